@@ -1,0 +1,60 @@
+"""From limit and strategy to threshold, ceiling, target: all in tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.model_config import STRATEGIES, ModelConfig
+
+TARGET_SHARE: Final = 0.5  # of the room: one crossing pays for many turns
+MIN_RECLAIM_SHARE: Final = 0.1  # of the room: less is not worth a cache re-write
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The levels one send is judged by.
+
+    `threshold` starts a compaction, `ceiling` is never exceeded by a send, `fixed` is what no
+    compaction can shrink (system text, tools, response format, the request itself).
+    """
+
+    limit: int
+    threshold: int
+    ceiling: int
+    fixed: int
+
+    @property
+    def room(self) -> int:
+        return max(0, self.threshold - self.fixed)
+
+    @property
+    def target(self) -> int:
+        """Where a compaction aims."""
+        return self.fixed + int(self.room * TARGET_SHARE)
+
+    @property
+    def min_reclaim(self) -> int:
+        """What a compaction must free below the ceiling."""
+        return int(self.room * MIN_RECLAIM_SHARE)
+
+    @property
+    def rearm(self) -> int:
+        """New tokens after which a compaction that stayed above the threshold may run again."""
+        return max(1, self.threshold - self.target)
+
+
+def budget_for(config: ModelConfig, *, fixed: int, max_output_tokens: int | None = None) -> Budget:
+    """The budget of a send whose fixed part counts `fixed` tokens.
+
+    ceiling = limit - max_output_tokens, else threshold + half of what the strategy reserves;
+    threshold = min(strategy x limit, compact_at, 0.95 x ceiling).
+    """
+    limit = config.limit
+    share = STRATEGIES[config.context_strategy]
+    output = max_output_tokens if max_output_tokens is not None else config.max_output_tokens
+    ceiling = max(1, limit - output) if output is not None else int(limit * (1 + share) / 2)
+    levels = [int(limit * share), int(ceiling * 0.95)]
+    if config.compact_at_tokens is not None:
+        levels.append(config.compact_at_tokens)
+    return Budget(limit=limit, threshold=max(1, min(levels)), ceiling=ceiling, fixed=fixed)

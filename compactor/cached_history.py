@@ -1,0 +1,47 @@
+"""The history that a process holds of a session, and how one answer brings it up to date."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from compactor.commands.prepare import Prepared
+from compactor.compaction import read_messages
+from compactor.models import Message
+from compactor.tokens import Encode
+from compactor.view import NO_CUT, Cut
+
+
+@dataclass(frozen=True, slots=True)
+class CachedHistory:
+    """A history as this process last read it, in one encoding, and the view's cut that was sent."""
+
+    revision: int
+    offset: int
+    messages: tuple[Message, ...]
+    cut: Cut = NO_CUT
+    size: int = 0
+
+
+class Histories(Protocol):
+    """Where a process keeps the histories it read; least recently used ones may go."""
+
+    def get(self, key: tuple[str, str]) -> CachedHistory | None: ...
+    def put(self, key: tuple[str, str], history: CachedHistory) -> None: ...
+
+
+EMPTY: Final = CachedHistory(0, 0, ())
+
+
+def updated(held: CachedHistory, answer: Prepared, encoding: str, encode: Encode) -> CachedHistory:
+    """The held history with what changed since: replaced messages and the new tail."""
+    if not answer.changed and not answer.tail and held.revision == answer.revision:
+        return held
+    messages = list(held.messages)
+    size = held.size
+    for position, record in answer.changed.items():
+        messages[position - answer.offset] = read_messages([record], position, encoding, encode)[0]
+    if answer.tail:
+        messages += read_messages(answer.tail, answer.offset + len(messages), encoding, encode)
+        size += sum(len(record.text) for record in answer.tail)
+    return CachedHistory(answer.revision, answer.offset, tuple(messages), held.cut, size)

@@ -1,0 +1,1 @@
+"""Each Redis operation as data: script, keys, arguments, parser. Nothing here talks to a server."""

@@ -1,0 +1,101 @@
+"""The worker's side of a claim: begin, archive ahead, swap, release, hand on to a retry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.claims import Begun
+from compactor.commands.command import Command, SessionKeys, damaged, fields, text
+from compactor.commands.read import Stored, parse_state, unpack_all
+from compactor.models import CompactionId
+from compactor.records import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """How a worker's start ended; `stored` is the snapshot when it may run."""
+
+    begun: Begun
+    stored: Stored | None = None
+    busy_ms: int = 0
+
+
+def begin(keys: SessionKeys, *, owner: CompactionId, lease_ms: int) -> Command[Begin]:
+    """Takes the claim from queued to running and reads the snapshot in the same transaction."""
+
+    def parse(replies: list[Any]) -> Begin:
+        status = text(replies[0][0])
+        if status == "damaged":
+            raise damaged()
+        if status == "busy":
+            return Begin(Begun.BUSY, busy_ms=replies[0][1])
+        if status != "running":
+            return Begin(Begun(status))
+        raw = fields(replies[0][1:])
+        state = parse_state(raw)
+        if len(replies[1]) != state.length:
+            raise damaged()
+        return Begin(Begun.RUNNING, Stored(state, unpack_all(replies[1]), raw))
+
+    return Command(parse, "begin", keys.all, (owner, lease_ms), (("LRANGE", keys.messages, 0, -1),))
+
+
+def archive(keys: SessionKeys, *, owner: CompactionId, originals: Mapping[int, bytes]) -> Command[bool]:
+    """Writes compressed originals by position; False when the claim was lost."""
+    args: list[str | int | bytes] = [owner]
+    for position, blob in originals.items():
+        args += (position, blob)
+    return Command(lambda replies: text(replies[0]) == "ok", "archive", keys.all, tuple(args))
+
+
+def swap(
+    keys: SessionKeys,
+    *,
+    owner: CompactionId,
+    last_position: int,
+    replacements: Sequence[tuple[int, Record]],
+    saved: Mapping[str, int],
+    bytes_saved: int,
+    rearm: int,
+    held: str,
+    outcome: Mapping[str, Any],
+) -> Command[str]:
+    """`applied`, `stale` or `gone`; `saved` maps each counted encoding to the tokens it frees."""
+    args: list[str | int | bytes] = [owner, last_position, _json(outcome), bytes_saved, rearm, held, len(saved)]
+    for encoding, tokens in saved.items():
+        args += (encoding, tokens)
+    for position, record in replacements:
+        args += (position, record.pack())
+    return Command(lambda replies: text(replies[0]), "swap", keys.all, tuple(args))
+
+
+def release(
+    keys: SessionKeys,
+    *,
+    owner: CompactionId,
+    outcome: Mapping[str, Any],
+    pause_ms: int,
+    rearm: int,
+    held: str,
+    audit: bool,
+) -> Command[bool]:
+    """Ends the claim without a swap; False when it was lost before."""
+    args = (owner, _json(outcome), pause_ms, rearm, held, int(audit))
+    return Command(lambda replies: text(replies[0]) == "released", "release", keys.all, args)
+
+
+def unqueue(keys: SessionKeys, *, owner: CompactionId) -> Command[bool]:
+    """Gives the claim back after a failed publish."""
+    return Command(lambda replies: text(replies[0]) == "released", "unqueue", keys.all, (owner,))
+
+
+def retry(keys: SessionKeys, *, owner: CompactionId, wait_ms: int) -> Command[bool]:
+    """Hands the claim to this task's own retry; False when it was lost before."""
+    return Command(lambda replies: text(replies[0]) == "queued", "retry", keys.all, (owner, wait_ms))
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

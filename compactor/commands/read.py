@@ -1,0 +1,162 @@
+"""Read a session: its state alone, or its whole history in one round trip."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from compactor.commands.command import Command, SessionKeys, damaged, fields, number, text
+from compactor.json_values import is_object
+from compactor.models import Revision, Status
+from compactor.outcomes import from_json
+from compactor.records import ENCODINGS, Record, unpack
+
+_SCALARS = (
+    "revision",
+    "offset",
+    "length",
+    "lead",
+    "claim",
+    "owner",
+    "until",
+    "held",
+    "not_before",
+    "rearm",
+    "last",
+    "judged",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The session's state as one send needs it; an unknown session has revision 0 and length 0.
+
+    `totals[encoding]` holds (tokens, tokens of the leading system messages) for each encoding that
+    counted the whole history.
+    """
+
+    revision: Revision
+    offset: int
+    length: int
+    lead: int
+    totals: Mapping[str, tuple[int, int]]
+    claim: str
+    owner: str
+    until_ms: int
+    held: str
+    not_before_ms: int
+    rearm: int
+    last: Mapping[str, Any]
+    judged: bytes = b""
+
+    @property
+    def exists(self) -> bool:
+        return self.revision > 0
+
+
+def parse_state(raw: Mapping[str, bytes | None]) -> State:
+    """Builds a State from the hash's fields."""
+    length = number(raw.get("length"))
+    totals = {
+        encoding: (number(raw.get(f"{encoding}.total")), number(raw.get(f"{encoding}.lead")))
+        for encoding in ENCODINGS
+        if number(raw.get(f"{encoding}.counted")) == length
+    }
+    return State(
+        revision=Revision(number(raw.get("revision"))),
+        offset=number(raw.get("offset")),
+        length=length,
+        lead=number(raw.get("lead")),
+        totals=totals,
+        claim=text(raw.get("claim")) or "idle",
+        owner=text(raw.get("owner")),
+        until_ms=number(raw.get("until")),
+        held=text(raw.get("held")),
+        not_before_ms=number(raw.get("not_before")),
+        rearm=number(raw.get("rearm")),
+        last=json.loads(raw.get("last") or b"{}"),
+        judged=raw.get("judged") or b"",
+    )
+
+
+def read_state(keys: SessionKeys, encoding: str) -> Command[State]:
+    """One HMGET."""
+    names = (*_SCALARS, f"{encoding}.total", f"{encoding}.counted", f"{encoding}.lead")
+
+    def parse(replies: list[Any]) -> State:
+        return parse_state(dict(zip(names, replies[0], strict=True)))
+
+    return Command(parse, reads=(("HMGET", keys.state, *names),))
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A whole session as read in one transaction."""
+
+    state: State
+    records: tuple[Record, ...]
+    raw: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    archive: Mapping[int, bytes] = field(default_factory=dict[int, bytes])
+
+
+def unpack_all(rows: Sequence[bytes]) -> tuple[Record, ...]:
+    """Reads records in order. Raises SessionDamagedError."""
+    return tuple(unpack(row) for row in rows)
+
+
+def read_history(keys: SessionKeys, *, archive: bool = False) -> Command[Stored]:
+    """State and messages, with the archived originals (compressed) when asked for."""
+    reads: list[tuple[str | int, ...]] = [("HGETALL", keys.state), ("LRANGE", keys.messages, 0, -1)]
+    if archive:
+        reads.append(("HGETALL", keys.archive))
+
+    def parse(replies: list[Any]) -> Stored:
+        raw = replies[0] if is_object(replies[0]) else fields(replies[0])
+        raw = {text(name): value for name, value in raw.items()}
+        state = parse_state(raw)
+        if len(replies[1]) != state.length:
+            raise damaged()
+        kept: Any = replies[2] if archive else {}
+        kept = kept if is_object(kept) else fields(kept)
+        return Stored(state, unpack_all(replies[1]), raw, {int(text(name)): blob for name, blob in kept.items()})
+
+    return Command(parse, reads=tuple(reads))
+
+
+def read_audit(keys: SessionKeys) -> Command[list[dict[str, Any]]]:
+    """The finished compactions, oldest first."""
+
+    def parse(replies: list[Any]) -> list[dict[str, Any]]:
+        return [json.loads(row) for row in replies[0]]
+
+    return Command(parse, reads=(("LRANGE", keys.audit, 0, -1),))
+
+
+def read_status(keys: SessionKeys) -> Command[Status]:
+    """Everything an operator asks of one session, in one transaction."""
+
+    def parse(replies: list[Any]) -> Status:
+        raw = replies[0] if is_object(replies[0]) else fields(replies[0])
+        raw = {text(name): value for name, value in raw.items()}
+        state = parse_state(raw)
+        if not state.exists:
+            return Status(exists=False)
+        return Status(
+            exists=True,
+            length=state.length,
+            totals={encoding: counted[0] for encoding, counted in state.totals.items()},
+            revision=state.revision,
+            claim=state.claim,
+            held=state.held,
+            attempts=number(raw.get("attempts")),
+            stored_bytes=number(raw.get("bytes")),
+            archived=int(replies[1]),
+            compactions=int(replies[2]),
+            expires_in=max(0, int(replies[3])) / 1000,
+            last=from_json(state.last) if state.last else None,
+        )
+
+    reads = (("HGETALL", keys.state), ("HLEN", keys.archive), ("LLEN", keys.audit), ("PTTL", keys.state))
+    return Command(parse, reads=reads)

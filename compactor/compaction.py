@@ -1,0 +1,263 @@
+"""The story of one compaction: snapshot -> plan -> summarize -> verify -> archive ahead -> swap.
+
+This module decides; what it needs from outside comes as arguments: a runner of commands, a
+summarizer, an encoder per encoding, a clock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, TypeVar
+
+from compactor.archive import compress
+from compactor.budget import Budget
+from compactor.claims import Begun, Held
+from compactor.commands import claim
+from compactor.commands.command import Command, SessionKeys
+from compactor.commands.read import Stored
+from compactor.drafting import Draft, Limits, Summarize, draft
+from compactor.models import Code, CompactionId, Message, Outcome, Replacement
+from compactor.outcomes import to_json
+from compactor.planning import Nothing, Plan, Snapshot, plan
+from compactor.records import PINNED, PROVISIONAL, Record, encode_message
+from compactor.tokens import Encode, count_message
+
+T = TypeVar("T")
+PAUSE: Final = 60.0  # seconds without a compaction after the model failed for good
+_NO_LIMIT: Final = 1 << 40  # bytes; a replacement is smaller than what was let in
+
+
+class Runner(Protocol):
+    """Runs one command against the store."""
+
+    def run(self, command: Command[T]) -> T:
+        """The command's parsed answer. Raises StoreUnavailableError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a compaction needs from outside; `clock` and `deadline` are monotonic seconds."""
+
+    runner: Runner
+    encoder: Callable[[str], Encode]
+    summarize: Summarize | None
+    clock: Callable[[], float]
+    now: Callable[[], float]
+    deadline: float = 60.0
+    lease: float = 90.0
+    queue_patience: float = 900.0
+    max_attempts: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended: an outcome, and for a retry the seconds to wait and the reason's code."""
+
+    outcome: Outcome
+    retry_in: float | None = None
+    code: str = ""
+
+
+Progress = Callable[[str, str], None]
+
+
+def run_compaction(keys: SessionKeys, owner: CompactionId, tools: Tools, progress: Progress) -> Ended:
+    """Works off one claim. `progress(phase, text)` hears numbers and fixed words only.
+
+    Raises StoreUnavailableError; then the claim stays and its lease runs out.
+    """
+    started = tools.clock()
+    begun = tools.runner.run(claim.begin(keys, owner=owner, lease_ms=int(tools.lease * 1000)))
+    if begun.stored is None:
+        return _not_begun(begun, owner)
+    run = _Run(keys, owner, tools, progress, begun.stored, started)
+    progress("snapshot", f"{len(run.snapshot.messages)} messages, {run.snapshot.total} tokens")
+    planned = plan(run.snapshot, run.budget)
+    if isinstance(planned, Nothing):
+        return run.end(Outcome(planned.code, reason=planned.reason))
+    return run.carry_out(planned)
+
+
+def _not_begun(begun: claim.Begin, owner: CompactionId) -> Ended:
+    if begun.begun is Begun.BUSY:
+        return Ended(Outcome(Code.BUSY, id=owner), retry_in=begun.busy_ms / 1000 + 1, code="busy")
+    code = Code.GONE if begun.begun is Begun.GONE else Code.STALE
+    return Ended(Outcome(code, id=owner, reason=begun.begun.value))
+
+
+class _Run:
+    """One run on one snapshot."""
+
+    def __init__(
+        self, keys: SessionKeys, owner: CompactionId, tools: Tools, progress: Progress, stored: Stored, started: float
+    ) -> None:
+        self.keys, self.owner, self.tools, self.progress = keys, owner, tools, progress
+        self.stored, self.started = stored, started
+        judged: dict[str, Any] = json.loads(stored.raw["judged"])
+        self.encoding: str = judged["encoding"]
+        self.encode = tools.encoder(self.encoding)
+        messages = read_messages(stored.records, stored.state.offset, self.encoding, self.encode)
+        self.snapshot = Snapshot(messages, judged["fixed"] + sum(message.tokens for message in messages))
+        lead = sum(message.tokens for message in messages[: stored.state.lead])
+        self.budget = Budget(judged["limit"], judged["threshold"], judged["ceiling"], judged["fixed"] + lead)
+
+    def carry_out(self, planned: Plan) -> Ended:
+        drafted = draft(
+            planned,
+            self.snapshot,
+            encode=self.encode,
+            summarize=self.tools.summarize,
+            limits=Limits(deadline=self.started + self.tools.deadline, over=self.snapshot.total > self.budget.ceiling),
+            progress=self.progress,
+        )
+        outcome = describe(drafted, self.snapshot, planned)
+        if not drafted.replacements or self._too_little(drafted):
+            return self._without_gain(drafted, outcome)
+        return self._swap(planned, drafted, outcome)
+
+    def _too_little(self, drafted: Draft) -> bool:
+        return drafted.saved < self.budget.min_reclaim and self.snapshot.total <= self.budget.ceiling
+
+    def _without_gain(self, drafted: Draft, outcome: Outcome) -> Ended:
+        nothing = replace(
+            outcome, after=outcome.before, items=0, by_pointer=0, by_model=0, by_extract=0, positions=(), reached=False
+        )
+        if drafted.failure is None:
+            return self.end(replace(nothing, outcome=Code.NO_GAIN, reason=f"would free {drafted.saved} tokens"))
+        attempts = int(self.stored.raw.get("attempts", b"1"))
+        failed = replace(nothing, outcome=Code.SUMMARIZER_FAILED, reason=drafted.failure.code)
+        wait = drafted.failure.retry_after or min(30.0, 2.0**attempts)
+        if drafted.failure.may_pass and attempts < self.tools.max_attempts and wait <= PAUSE:
+            patience = int((wait + self.tools.queue_patience) * 1000)
+            if self.tools.runner.run(claim.retry(self.keys, owner=self.owner, wait_ms=patience)):
+                return Ended(failed, retry_in=wait, code=drafted.failure.code)
+        return self.end(failed, pause=max(PAUSE, wait))
+
+    def end(self, outcome: Outcome, *, pause: float = 0.0) -> Ended:
+        """Releases the claim without a swap; `pause` in seconds until the next one may start."""
+        outcome = self._stamped(replace(outcome, before=self.snapshot.total, after=self.snapshot.total))
+        failed = outcome.outcome is Code.SUMMARIZER_FAILED
+        over = self.snapshot.total >= self.budget.threshold
+        released = claim.release(
+            self.keys,
+            owner=self.owner,
+            outcome=to_json(outcome),
+            pause_ms=int(pause * 1000),
+            rearm=self._rearm(self.snapshot.total) if over and not failed else 0,
+            held=_held(outcome.outcome),
+            audit=outcome.outcome not in (Code.BELOW_THRESHOLD, Code.NOTHING_TO_DO),
+        )
+        if not self.tools.runner.run(released):
+            return Ended(replace(outcome, outcome=Code.STALE, reason="lost"))
+        return Ended(outcome)
+
+    def _rearm(self, total: int) -> int:
+        """The level at which a compaction is worth trying again: new tokens, or the ceiling crossed."""
+        level = total + self.budget.rearm
+        return min(level, self.budget.ceiling + 1) if total <= self.budget.ceiling else level
+
+    def _swap(self, planned: Plan, drafted: Draft, outcome: Outcome) -> Ended:
+        self.progress("swapping", f"{len(drafted.replacements)} results, {drafted.saved} tokens saved")
+        offset = self.stored.state.offset
+        old = {item.position: self.stored.records[item.position - offset] for item in drafted.replacements}
+        originals = {position: compress(record.pack()) for position, record in old.items()}
+        if not self.tools.runner.run(claim.archive(self.keys, owner=self.owner, originals=originals)):
+            return Ended(self._stamped(replace(outcome, outcome=Code.STALE, reason="lost", after=outcome.before)))
+        new, saved = self._records(old, drafted.replacements)
+        outcome = self._stamped(outcome)
+        stays_over = outcome.after >= self.budget.threshold
+        answer = self.tools.runner.run(
+            claim.swap(
+                self.keys,
+                owner=self.owner,
+                last_position=planned.last_position,
+                replacements=new,
+                saved=saved,
+                bytes_saved=sum(len(old[position].text) - len(record.text) for position, record in new),
+                rearm=self._rearm(outcome.after) if stays_over else 0,
+                held=Held.TARGET_NOT_REACHED if stays_over else "",
+                outcome=to_json(outcome),
+            )
+        )
+        if answer == "applied":
+            return Ended(outcome)
+        code = Code.GONE if answer == "gone" else Code.STALE
+        return self.end(replace(outcome, outcome=code)) if code is Code.STALE else Ended(replace(outcome, outcome=code))
+
+    def _records(
+        self, old: Mapping[int, Record], replacements: Sequence[Replacement]
+    ) -> tuple[list[tuple[int, Record]], dict[str, int]]:
+        """The new records, and the tokens they save in every encoding the session is counted in."""
+        encodings = {self.encoding: self.encode} | {
+            name: self.tools.encoder(name) for name in self.stored.state.totals if name != self.encoding
+        }
+        saved = dict.fromkeys(self.stored.state.totals, 0)
+        new: list[tuple[int, Record]] = []
+        for item in replacements:
+            record = old[item.position]
+            counts = {name: count_message(item.value, encode) for name, encode in encodings.items()}
+            for name in saved:
+                before = record.counted(name)
+                before = count_message(record.value(), encodings[name]) if before is None else before
+                saved[name] += before - counts[name]
+            encoded = encode_message(item.value, max_bytes=_NO_LIMIT)
+            new.append((item.position, record.showing(encoded, item.kind, provisional=item.provisional, tokens=counts)))
+        return new, saved
+
+    def _stamped(self, outcome: Outcome) -> Outcome:
+        ms = int((self.tools.clock() - self.started) * 1000)
+        return replace(outcome, id=self.owner, ms=ms, at=self.tools.now())
+
+
+def read_messages(records: Sequence[Record], offset: int, encoding: str, encode: Encode) -> list[Message]:
+    """Stored records as messages, counted in one encoding."""
+    messages: list[Message] = []
+    for index, record in enumerate(records):
+        value = record.value()
+        tokens = record.counted(encoding)
+        messages.append(
+            Message(
+                position=offset + index,
+                value=value,
+                tokens=count_message(value, encode) if tokens is None else tokens,
+                kind=record.kind,
+                provisional=bool(record.flags & PROVISIONAL),
+                pinned=bool(record.flags & PINNED),
+            )
+        )
+    return messages
+
+
+def describe(drafted: Draft, snapshot: Snapshot, planned: Plan) -> Outcome:
+    """The outcome of a draft that is about to be applied."""
+    first = min((item.position for item in drafted.replacements), default=0)
+    return Outcome(
+        Code.APPLIED,
+        before=snapshot.total,
+        after=snapshot.total - drafted.saved,
+        items=len(drafted.replacements),
+        by_pointer=drafted.by_pointer,
+        by_model=drafted.by_model,
+        by_extract=drafted.by_extract,
+        left=drafted.left,
+        reached=drafted.saved >= planned.need,
+        model=drafted.model,
+        prompt=drafted.prompt,
+        spent_in=drafted.spent_in,
+        spent_out=drafted.spent_out,
+        rewrite=sum(m.tokens for m in snapshot.messages if m.position >= first) - drafted.saved,
+        positions=tuple(item.position for item in drafted.replacements),
+    )
+
+
+def _held(code: Code) -> str:
+    reasons = {
+        Code.NO_GAIN: Held.NO_GAIN,
+        Code.EXHAUSTED: Held.EXHAUSTED,
+        Code.SUMMARIZER_FAILED: Held.SUMMARIZER_FAILED,
+        Code.STALE: Held.BACKOFF,
+    }
+    return reasons.get(code, "")

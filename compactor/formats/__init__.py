@@ -1,0 +1,1 @@
+"""How message layouts of different APIs are read and written."""

@@ -1,0 +1,124 @@
+"""What a send is judged by: the fixed part counted, the budget, and the verdict's figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.budget import Budget, budget_for
+from compactor.claims import Claim
+from compactor.commands.prepare import Judgement
+from compactor.exceptions import ConfigurationError
+from compactor.model_config import ModelConfig
+from compactor.models import Fit, Verdict
+from compactor.tokens import PER_REQUEST, Encode, count_json, count_message
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a caller sends beside the history."""
+
+    tools: Any = None
+    system: str | None = None
+    response_format: Any = None
+    max_output_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.system is not None and not isinstance(self.system, str):
+            raise ConfigurationError(f"system: expected the system text as str, found {type(self.system).__name__}.")
+        output = self.max_output_tokens
+        if output is not None and (not isinstance(output, int) or isinstance(output, bool) or output <= 0):
+            raise ConfigurationError("max_output_tokens: expected a positive whole number of tokens, for example 4096.")
+
+    @property
+    def system_message(self) -> dict[str, str] | None:
+        return None if self.system is None else {"role": "system", "content": self.system}
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Tokens of what stands beside the history; `system` includes the request's own 3."""
+
+    system: int
+    tools: int
+
+    @property
+    def total(self) -> int:
+        return self.system + self.tools
+
+
+def count_fixed(request: Request, encode: Encode) -> Fixed:
+    """Counts system text, tools and response format."""
+    message = request.system_message
+    return Fixed(
+        system=PER_REQUEST + (count_message(message, encode) if message else 0),
+        tools=count_json(request.tools, encode) + count_json(request.response_format, encode),
+    )
+
+
+def judge(config: ModelConfig, request: Request, fixed: Fixed, encoding: str) -> Judgement:
+    """The budget of a send (without the history's own system messages), and the JSON the session keeps of it."""
+    budget = budget_for(config, fixed=fixed.total, max_output_tokens=request.max_output_tokens)
+    kept = {
+        "model": config.model,
+        "encoding": encoding,
+        "limit": budget.limit,
+        "strategy": config.context_strategy,
+        "threshold": budget.threshold,
+        "ceiling": budget.ceiling,
+        "fixed": budget.fixed,
+    }
+    return Judgement(budget, encoding, json.dumps(kept, separators=(",", ":")).encode())
+
+
+def kept_judgement(data: bytes) -> Judgement | None:
+    """The judgement that a session's last prepare left, or None."""
+    if not data:
+        return None
+    kept: Mapping[str, Any] = json.loads(data)
+    budget = Budget(kept["limit"], kept["threshold"], kept["ceiling"], kept["fixed"])
+    return Judgement(budget, str(kept["encoding"]), data)
+
+
+def verdict(
+    budget: Budget,
+    fixed: Fixed,
+    *,
+    history: int,
+    lead_tokens: int,
+    length: int,
+    compaction: str,
+    fit: Fit = Fit.FITS,
+    sent: int | None = None,
+    stable_until: int = 0,
+    recounted: bool = False,
+) -> Verdict:
+    """The figures of one send; `history` counts the stored messages, leading system ones included."""
+    total = fixed.total + history
+    return Verdict(
+        system=fixed.system + lead_tokens,
+        history=history - lead_tokens,
+        tools=fixed.tools,
+        total=total,
+        expected=total,
+        limit=budget.limit,
+        threshold=budget.threshold,
+        ceiling=budget.ceiling,
+        length=length,
+        compaction=compaction,
+        fit=fit,
+        sent=total if sent is None else sent,
+        stable_until=stable_until,
+        recounted=recounted,
+    )
+
+
+def compaction_word(claim: str, held: str, *, over: bool) -> str:
+    """`not_needed`, `due`, `queued`, `running` or `held(reason)`."""
+    if claim in (Claim.QUEUED, Claim.RUNNING):
+        return claim
+    if not over:
+        return "not_needed"
+    return f"held({held})" if held else "due"

@@ -1,0 +1,16 @@
+-- Writes originals ahead of the swap; unreferenced until it, deleted by the next claim if it never comes.
+-- KEYS  the session's eight keys
+-- ARGV  1 owner | then per original: position | compressed record
+-- returns 'ok' or 'lost'
+local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner', 'drafted', 'bytes')
+if claim[1] ~= 'running' or claim[2] ~= ARGV[1] then return 'lost' end
+local drafted, bytes = claim[3] or '', tonumber(claim[4] or 0)
+for i = 2, #ARGV, 2 do
+  if redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 1]) == 1 then
+    drafted = drafted .. ' ' .. ARGV[i]
+    bytes = bytes + #ARGV[i + 1]
+  end
+end
+redis.call('HSET', KEYS[1], 'drafted', drafted, 'bytes', bytes)
+redis.call('PEXPIRE', KEYS[4], redis.call('PTTL', KEYS[1]))
+return 'ok'

@@ -1,0 +1,18 @@
+-- A worker starts on its claim; the snapshot is read in the same transaction.
+-- KEYS  the session's eight keys
+-- ARGV  1 owner | 2 lease ms
+-- returns {'gone'}, {'lost'} (another owner, or nothing claimed), {'busy', ms left} (this owner already
+--   runs), {'damaged'}, or {'running', the state as field, value, ...}
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner', 'until', 'length')
+if not claim[4] then return {'gone'} end
+if claim[2] ~= ARGV[1] or (claim[1] ~= 'queued' and claim[1] ~= 'running') then return {'lost'} end
+local left = tonumber(claim[3]) - now
+if claim[1] == 'running' and left > 0 then return {'busy', left} end
+if redis.call('LLEN', KEYS[2]) ~= tonumber(claim[4]) then return {'damaged'} end
+redis.call('HSET', KEYS[1], 'claim', 'running', 'until', now + ARGV[2], 'changed_min', '', 'publish_failures', 0)
+redis.call('HINCRBY', KEYS[1], 'attempts', 1)
+local state = redis.call('HGETALL', KEYS[1])
+table.insert(state, 1, 'running')
+return state

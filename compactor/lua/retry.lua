@@ -1,0 +1,10 @@
+-- A worker hands its claim to its own later retry.
+-- KEYS  the session's eight keys
+-- ARGV  1 owner | 2 ms until the retry, queue patience included
+-- returns 'queued' or 'lost'
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner')
+if claim[1] ~= 'running' or claim[2] ~= ARGV[1] then return 'lost' end
+redis.call('HSET', KEYS[1], 'claim', 'queued', 'until', now + ARGV[2])
+return 'queued'

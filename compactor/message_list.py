@@ -1,0 +1,89 @@
+"""compact_messages: the same planning, summaries and checks on a plain list, without Redis or a worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from compactor.budget import budget_for
+from compactor.compaction import describe
+from compactor.drafting import Draft, Limits, Summarize, applied, draft
+from compactor.encodings import encoder, encoding_name
+from compactor.exceptions import ConfigurationError
+from compactor.formats.openai import SYSTEM_ROLES
+from compactor.judging import Request, count_fixed
+from compactor.model_config import ModelConfig
+from compactor.models import Code, Compacted, Message, Outcome, recall_id
+from compactor.planning import KEEP_RESULTS, Nothing, Plan, Snapshot, plan
+from compactor.records import encode_message
+from compactor.tokens import Encode, count_message
+
+DEADLINE = 60.0  # seconds for all model calls of one list
+_NO_LIMIT = 1 << 40
+
+
+def compact_messages(
+    messages: Sequence[Any],
+    config: ModelConfig,
+    tools: Any = None,
+    summarizer: Summarize | None = None,
+    target_tokens: int | None = None,
+    keep_recent_results: int = KEEP_RESULTS,
+    format: str = "openai",  # noqa: A002 # why: the name users know
+) -> Compacted:
+    """Compacts a list of chat messages; the list given is not changed.
+
+    Above the threshold of `config` the oldest large tool results are replaced, by `summarizer` (for
+    example ModelSummarizer) or, without one, by extracts. `target_tokens` (tokens of the whole send)
+    compacts whatever the threshold says. `keep_recent_results` newest results stay while older can
+    be had. Raises ConfigurationError, InvalidMessageError.
+    """
+    if format != "openai":
+        raise ConfigurationError("format: expected 'openai' (Chat Completions messages).")
+    if target_tokens is not None and (not isinstance(target_tokens, int) or target_tokens <= 0):
+        raise ConfigurationError("target_tokens: expected a positive whole number of tokens, for example 20000.")
+    started = time.monotonic()
+    encode = encoder(encoding_name(config.model, config.encoding))
+    snapshot, fixed, lead = _snapshot(messages, tools, encode)
+    budget = budget_for(config, fixed=fixed + lead)
+    planned = plan(snapshot, budget, keep_results=keep_recent_results, target_tokens=target_tokens)
+    if isinstance(planned, Nothing):
+        return _unchanged(messages, snapshot, Outcome(planned.code, reason=planned.reason))
+    over = snapshot.total > budget.ceiling
+    limits = Limits(deadline=started + DEADLINE, over=over)
+    drafted = draft(planned, snapshot, encode=encode, summarize=summarizer, limits=limits)
+    needed = 1 if over or target_tokens is not None else max(1, budget.min_reclaim)
+    if drafted.saved < needed:
+        return _unchanged(messages, snapshot, _without_gain(drafted))
+    return _changed(messages, snapshot, planned, drafted, int((time.monotonic() - started) * 1000))
+
+
+def _snapshot(messages: Sequence[Any], tools: Any, encode: Encode) -> tuple[Snapshot, int, int]:
+    """The list as a snapshot, tokens beside it, tokens of its leading system messages."""
+    values: list[Mapping[str, Any]] = [encode_message(message, max_bytes=_NO_LIMIT).value for message in messages]
+    read = [Message(position, value, count_message(value, encode)) for position, value in enumerate(values)]
+    fixed = count_fixed(Request(tools=tools), encode).total
+    leading = next((i for i, message in enumerate(read) if message.role not in SYSTEM_ROLES), len(read))
+    return Snapshot(read, fixed + sum(m.tokens for m in read)), fixed, sum(m.tokens for m in read[:leading])
+
+
+def _without_gain(drafted: Draft) -> Outcome:
+    if drafted.failure is not None:
+        return Outcome(Code.SUMMARIZER_FAILED, reason=drafted.failure.code)
+    return Outcome(Code.NO_GAIN, reason=f"would free {drafted.saved} tokens")
+
+
+def _unchanged(messages: Sequence[Any], snapshot: Snapshot, outcome: Outcome) -> Compacted:
+    whole = replace(outcome, before=snapshot.total, after=snapshot.total)
+    return Compacted(list(messages), {}, whole, snapshot.total, snapshot.total)
+
+
+def _changed(messages: Sequence[Any], snapshot: Snapshot, planned: Plan, drafted: Draft, ms: int) -> Compacted:
+    outcome = replace(describe(drafted, snapshot, planned), ms=ms)
+    replaced = {item.position for item in drafted.replacements}
+    values = applied(snapshot.messages, drafted.replacements)
+    kept = [values[i] if i in replaced else message for i, message in enumerate(messages)]
+    originals = {recall_id(position): messages[position] for position in sorted(replaced)}
+    return Compacted(kept, originals, outcome, outcome.before, outcome.after)

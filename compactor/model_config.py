@@ -1,0 +1,96 @@
+"""ModelConfig: the model a session talks to, its window and the strategy that guards it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from compactor.exceptions import ConfigurationError
+from compactor.records import ENCODINGS
+
+K: Final = 1_000  # the unit of context limits: 1K = 1,000 tokens
+LARGEST: Final = 20_000  # K tokens; more means that somebody gave tokens
+STRATEGIES: Final = {"conservative": 0.60, "balanced": 0.75, "aggressive": 0.85}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """What a session is judged by.
+
+    `context_limit` and `compact_at` are in K tokens (128 = 128,000; "128K" is taken too),
+    `context_limit_tokens` and `max_output_tokens` in tokens. One of the two limits is mandatory: no
+    window is ever guessed. Raises ConfigurationError, which says what was expected.
+    """
+
+    model: str
+    context_limit: int | str | None = None
+    context_strategy: str = "balanced"
+    context_limit_tokens: int | None = None
+    compact_at: int | str | None = None
+    encoding: str | None = None
+    max_output_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, str) or not self.model.strip():
+            raise ConfigurationError("model: expected the model's name as text, for example 'gpt-4o'.")
+        if self.context_limit is None and self.context_limit_tokens is None:
+            raise ConfigurationError(
+                "context_limit: is mandatory, in K tokens (128 = 128,000 tokens). Take it from your provider's "
+                "model page, for example ModelConfig(model='gpt-4o', context_limit=128)."
+            )
+        for name in ("context_limit", "compact_at"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, k_tokens(name, getattr(self, name)))
+        for name in ("context_limit_tokens", "max_output_tokens"):
+            if getattr(self, name) is not None:
+                _whole(name, getattr(self, name))
+        if self.context_strategy not in STRATEGIES:
+            raise ConfigurationError(
+                f"context_strategy: expected one of {', '.join(STRATEGIES)}; 'balanced' suits most chats."
+            )
+        if self.encoding is not None and self.encoding not in ENCODINGS:
+            raise ConfigurationError(f"encoding: expected one of {', '.join(ENCODINGS)}, or None to go by the model.")
+        if self.max_output_tokens is not None and self.max_output_tokens >= self.limit:
+            raise ConfigurationError(
+                f"max_output_tokens: {self.max_output_tokens} leaves no room in a window of {self.limit} tokens."
+            )
+
+    @property
+    def limit(self) -> int:
+        """The model's window in tokens."""
+        if self.context_limit_tokens is not None:
+            return self.context_limit_tokens
+        assert isinstance(self.context_limit, int)
+        return self.context_limit * K
+
+    @property
+    def compact_at_tokens(self) -> int | None:
+        """The absolute threshold in tokens, when one is set."""
+        return self.compact_at * K if isinstance(self.compact_at, int) else None
+
+
+def k_tokens(name: str, value: Any) -> int:
+    """Reads a number of K tokens: a whole number, or digits with an optional K.
+
+    Raises ConfigurationError with the unit and an example.
+    """
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d{1,12})\s*[kK]?\s*", value, re.ASCII)
+        value = int(match[1]) if match else None
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise ConfigurationError(
+            f"{name}: expected a positive whole number of K tokens, for example 128 or '128K' for 128,000 tokens."
+        )
+    if value > LARGEST:
+        raise ConfigurationError(
+            f"{name}: {value}K would be {value * K:,} tokens; the unit is K tokens. "
+            f"Did you mean {max(1, value // K)} (= {max(1, value // K) * K:,} tokens)? "
+            "For an exact window use context_limit_tokens."
+        )
+    return value
+
+
+def _whole(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise ConfigurationError(f"{name}: expected a positive whole number of tokens, for example 16385.")

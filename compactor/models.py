@@ -1,0 +1,256 @@
+"""The nouns of the product as frozen values: messages, snapshots, replacements, verdicts, outcomes.
+
+Tokens are counted in one encoding per value; positions count from the first message ever pushed to
+the session, so they never shift and never repeat.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any, NewType
+
+from compactor.exceptions import ConfigurationError
+
+SessionId = NewType("SessionId", str)
+Revision = NewType("Revision", int)
+CompactionId = NewType("CompactionId", str)
+
+_SESSION_ID = re.compile(r"[A-Za-z0-9._:@/-]{1,200}")
+
+
+def session_id(text: str) -> SessionId:
+    """Checks a session id: `tenant/name`, 1-200 of `A-Z a-z 0-9 . _ : @ / -`.
+
+    Raises ConfigurationError; the text names the characters, not the id, since ids may hold names.
+    """
+    if not isinstance(text, str) or not _SESSION_ID.fullmatch(text):
+        raise ConfigurationError(
+            "session id: expected 1-200 characters of A-Z a-z 0-9 . _ : @ / - (for example "
+            "'tenant/chat-42'). Replace other characters before you pass it."
+        )
+    return SessionId(text)
+
+
+class Kind(IntEnum):
+    """What a stored record shows; the numbers are stored and never change meaning."""
+
+    ORIGINAL = 0
+    POINTER = 1
+    CONDENSED = 2
+    SUMMARY = 3
+    EXTRACT = 4
+    ELIDED = 5
+    FOLD = 6
+    TOMBSTONE = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One live message of a history.
+
+    `value` is read-only and equal to what was pushed (or what replaced it), `text` its JSON bytes,
+    `tokens` its count. `position` is None for lists that no store holds.
+    """
+
+    position: int
+    value: Mapping[str, Any]
+    tokens: int
+    kind: Kind = Kind.ORIGINAL
+    provisional: bool = False
+    pinned: bool = False
+
+    @property
+    def role(self) -> str:
+        return str(self.value.get("role", ""))
+
+    @property
+    def replaced(self) -> bool:
+        return self.kind is not Kind.ORIGINAL
+
+
+def recall_id(position: int) -> str:
+    """The public name of a message: `m12` is the message at position 12."""
+    return f"m{position}"
+
+
+def recall_position(text: str) -> int:
+    """Reads a recall id. Raises ConfigurationError when it is none."""
+    match = re.fullmatch(r"m(\d{1,15})", text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise ConfigurationError("recall id: expected the letter m and a position, for example 'm12'.")
+    return int(match[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A message that takes the place of the original at `position`.
+
+    `before` and `after` are the tokens of the whole message.
+    """
+
+    position: int
+    value: Mapping[str, Any]
+    kind: Kind
+    before: int
+    after: int
+    provisional: bool = False
+    reason: str | None = None
+
+    @property
+    def saved(self) -> int:
+        return self.before - self.after
+
+
+class Fit(StrEnum):
+    """How the list of one send came to fit."""
+
+    FITS = "fits"
+    SHORTENED = "shortened"
+    IMPOSSIBLE = "impossible"
+    DEGRADED = "degraded"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How full the context is, in tokens.
+
+    total = system + history + tools (+ the fixed cost of a request, part of `system`); `expected` is
+    the figure that threshold, ceiling and percent are compared with. `compaction` is one of
+    `not_needed`, `due`, `queued`, `running`, `held(reason)`.
+    """
+
+    system: int
+    history: int
+    tools: int
+    total: int
+    expected: int
+    limit: int
+    threshold: int
+    ceiling: int
+    length: int
+    compaction: str
+    fit: Fit = Fit.FITS
+    sent: int = 0
+    problems: tuple[str, ...] = ()
+    stable_until: int = 0
+    recounted: bool = False
+
+    @property
+    def percent(self) -> float:
+        """Expected tokens in percent of the limit, one decimal."""
+        return round(100 * self.expected / self.limit, 1)
+
+    @property
+    def percent_until_compaction(self) -> float:
+        """Percent of the limit still free below the threshold, never negative."""
+        return round(max(0, self.threshold - self.expected) * 100 / self.limit, 1)
+
+    @property
+    def over_threshold(self) -> bool:
+        return self.expected >= self.threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a push stored: history tokens and messages of the session after it."""
+
+    total: int
+    length: int
+    over_threshold: bool
+    positions: tuple[int, ...] = ()
+
+
+class Code(StrEnum):
+    """How a compaction ended; QUEUED and RUNNING have not ended yet."""
+
+    APPLIED = "applied"
+    BELOW_THRESHOLD = "below_threshold"
+    NOTHING_TO_DO = "nothing_to_do"
+    NO_GAIN = "no_gain"
+    BUSY = "busy"
+    STALE = "stale"
+    GONE = "gone"
+    SUMMARIZER_FAILED = "summarizer_failed"
+    EXHAUSTED = "exhausted"
+    QUEUED = "queued"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One compaction: numbers and codes only, so it may be shown anywhere.
+
+    `before` and `after` are the expected tokens of a send; `items` counts replaced messages;
+    `reached` says whether the target was reached; `spent_*` are the model's own figures.
+    """
+
+    outcome: Code
+    id: str = ""
+    reason: str = ""
+    before: int = 0
+    after: int = 0
+    items: int = 0
+    by_pointer: int = 0
+    by_model: int = 0
+    by_extract: int = 0
+    left: int = 0
+    reached: bool = False
+    model: str = ""
+    prompt: int = 0
+    spent_in: int = 0
+    spent_out: int = 0
+    rewrite: int = 0
+    ms: int = 0
+    at: float = 0.0
+    positions: tuple[int, ...] = field(default=())
+
+    @property
+    def saved(self) -> int:
+        return self.before - self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What one send gets.
+
+    `messages` is a new list of shared, read-only messages, the given system text first; it fits the
+    OpenAI SDK's `messages`. `replaced` counts the messages whose original is in the archive.
+    """
+
+    messages: list[Any]
+    verdict: Verdict
+    system: str | None = None
+    replaced: int = 0
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where a session stands; `totals` maps each encoding to history tokens, times are seconds."""
+
+    exists: bool
+    length: int = 0
+    totals: Mapping[str, int] = field(default_factory=dict[str, int])
+    revision: int = 0
+    claim: str = "idle"
+    held: str = ""
+    attempts: int = 0
+    stored_bytes: int = 0
+    archived: int = 0
+    compactions: int = 0
+    expires_in: float = 0.0
+    last: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What `compact_messages` returns: the list, the originals by recall id, tokens before and after."""
+
+    messages: list[Any]
+    originals: Mapping[str, Any]
+    outcome: Outcome
+    before: int
+    after: int

@@ -1,0 +1,227 @@
+"""Message JSON and the stored record: a fixed-width head, then the JSON bytes.
+
+Head, 51 bytes, big endian: version u8 | flags u8 | kind u8 | tokens cl100k u32 | tokens o200k u32 |
+pushed ms u64 | own 8 bytes | shown 8 bytes | chain 16 hex bytes. `own` is the fingerprint of the
+original, `shown` that of what the record shows now, `chain` hashes all originals up to here.
+A token count of 0xFFFFFFFF means "not counted in this encoding".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, Final
+
+import orjson
+
+from compactor.exceptions import InvalidMessageError, MessageTooLargeError, SessionDamagedError
+from compactor.frozen import freeze
+from compactor.json_values import is_array, is_object
+from compactor.models import Kind
+
+VERSION: Final = 1
+ENCODINGS: Final = ("cl100k_base", "o200k_base")
+NOT_COUNTED: Final = 0xFFFFFFFF
+ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+MAX_DEPTH: Final = 250  # orjson stops at 254 levels; every reader must cope with what we accept
+
+STANDARD_JSON: Final = 1  # flag: written by the standard json module, which must read it too
+PROVISIONAL: Final = 2
+PINNED: Final = 4
+
+_HEAD: Final = struct.Struct(">BBBIIQ8s8s16s")
+_PUSHED: Final = struct.Struct(">BBBII")
+_VISIBLE: Final = (
+    "role",
+    "name",
+    "content",
+    "tool_calls",
+    "function_call",
+    "tool_call_id",
+    "refusal",
+    "reasoning_content",
+)
+_OPTIONS: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A message ready to be stored: its JSON bytes and the flags that name the reader."""
+
+    value: Mapping[str, Any]
+    text: bytes
+    flags: int
+
+    @property
+    def own(self) -> bytes:
+        return fingerprint(self.value, self.text)
+
+    def pushed(self, tokens: int, encoding: str) -> bytes:
+        """The part of the head that the pusher knows; the script adds time and fingerprints."""
+        return _PUSHED.pack(VERSION, self.flags, Kind.ORIGINAL, *_slots(tokens, encoding))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A stored message with its head, as read from Redis."""
+
+    flags: int
+    kind: Kind
+    tokens: tuple[int, int]
+    pushed_ms: int
+    own: bytes
+    shown: bytes
+    chain: bytes
+    text: bytes
+
+    def value(self) -> Any:
+        """The message, read-only. Raises SessionDamagedError when the JSON cannot be read."""
+        return freeze(read_json(self.text, self.flags))
+
+    def counted(self, encoding: str) -> int | None:
+        """Tokens of the message in this encoding, or None when nobody counted it yet."""
+        tokens = self.tokens[ENCODINGS.index(encoding)]
+        return None if tokens == NOT_COUNTED else tokens
+
+    def pack(self) -> bytes:
+        head = _HEAD.pack(
+            VERSION, self.flags, self.kind, *self.tokens, self.pushed_ms, self.own, self.shown, self.chain
+        )
+        return head + self.text
+
+    def showing(self, message: Encoded, kind: Kind, *, provisional: bool, tokens: Mapping[str, int]) -> Record:
+        """The same place in the history showing another message; `own` and `chain` stay the original's."""
+        return replace(
+            self,
+            flags=message.flags | (PROVISIONAL if provisional else 0) | (self.flags & PINNED),
+            kind=kind,
+            tokens=(tokens.get(ENCODINGS[0], NOT_COUNTED), tokens.get(ENCODINGS[1], NOT_COUNTED)),
+            shown=message.own,
+            text=message.text,
+        )
+
+
+def unpack(data: bytes) -> Record:
+    """Reads a stored record. Raises SessionDamagedError for a foreign or cut one."""
+    if len(data) < _HEAD.size or data[0] != VERSION:
+        raise SessionDamagedError(
+            f"stored record: expected version {VERSION} with a head of {_HEAD.size} bytes, found "
+            f"{len(data)} bytes of version {data[0] if data else 'none'}. A newer release wrote it, or it was damaged."
+        )
+    _, flags, kind, cl100k, o200k, pushed_ms, own, shown, chain = _HEAD.unpack_from(data)
+    try:
+        known = Kind(kind)
+    except ValueError:
+        raise SessionDamagedError(f"stored record: unknown kind {kind}; a newer release wrote it.") from None
+    return Record(flags, known, (cl100k, o200k), pushed_ms, own, shown, chain, data[_HEAD.size :])
+
+
+def encode_message(message: object, *, max_bytes: int) -> Encoded:
+    """Reads a message (mapping or SDK object) into JSON bytes.
+
+    Raises InvalidMessageError (not a message, or not JSON) and MessageTooLargeError.
+    """
+    value = _as_mapping(message)
+    role = value.get("role")
+    if not isinstance(role, str) or role not in ROLES:
+        given = "none" if role is None else f"a {type(role).__name__}" if not isinstance(role, str) else "another word"
+        raise InvalidMessageError(
+            f"message role: expected one of {', '.join(sorted(ROLES))}, found {given}. "
+            "Push chat messages such as {'role': 'user', 'content': 'hi'}; of an API response push "
+            "response.choices[0].message."
+        )
+    text, flags = write_json(value)
+    if len(text) > max_bytes:
+        raise MessageTooLargeError(
+            f"message: {len(text)} bytes of JSON, over the limit of {max_bytes}. Shorten it before the push, "
+            "or raise COMPACTOR_MAX_MESSAGE_BYTES."
+        )
+    return Encoded(value, text, flags)
+
+
+def _as_mapping(message: Any) -> dict[str, Any]:
+    dump = getattr(message, "model_dump", None)
+    value: Any = dump(mode="json", exclude_unset=True) if callable(dump) and not isinstance(message, type) else message
+    if is_object(value):
+        return value if isinstance(value, dict) else dict(value)
+    raise InvalidMessageError(
+        f"message: expected a dict or an SDK message object, found {type(message).__name__}. "
+        "Push one message or a list of them."
+    )
+
+
+def write_json(value: Any) -> tuple[bytes, int]:
+    """JSON bytes of a value and the flags that name its reader. Raises InvalidMessageError."""
+    try:
+        text = orjson.dumps(value, option=_OPTIONS)
+    except TypeError:  # not JSON, or JSON that orjson cannot write: the standard writer decides
+        _check(value, 0)
+        return _write_standard(value), STANDARD_JSON
+    if b"null" in text and _has_non_finite(value):
+        return _write_standard(value), STANDARD_JSON
+    return text, 0
+
+
+def read_json(text: bytes, flags: int) -> Any:
+    """Reads what `write_json` wrote. Raises SessionDamagedError."""
+    try:
+        return json.loads(text) if flags & STANDARD_JSON else orjson.loads(text)
+    except (ValueError, RecursionError):
+        raise SessionDamagedError(
+            "stored record: its JSON cannot be read; it was damaged outside of Compactor."
+        ) from None
+
+
+def _write_standard(value: Any) -> bytes:
+    try:
+        return json.dumps(value, separators=(",", ":")).encode("ascii")
+    except ValueError:
+        raise InvalidMessageError(
+            "message: an integer has more digits than Python converts (4,300). Send such numbers as text."
+        ) from None
+
+
+def _check(value: Any, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise InvalidMessageError(f"message: nested deeper than {MAX_DEPTH} levels. Send the inner part as JSON text.")
+    if is_object(value):
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise InvalidMessageError("message: every key must be a string, every object a dict. Convert it first.")
+        for item in value.values():
+            _check(item, depth + 1)
+    elif is_array(value):
+        for item in value:
+            _check(item, depth + 1)
+    elif value is not None and not isinstance(value, (str, int, float)):
+        raise InvalidMessageError(
+            f"message: holds a {type(value).__name__}, which JSON does not know. "
+            "Expected text, numbers, true/false, null, lists and dicts; convert it first, for example with str()."
+        )
+
+
+def _has_non_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if is_object(value):
+        return any(_has_non_finite(item) for item in value.values())
+    if is_array(value):
+        return any(_has_non_finite(item) for item in value)
+    return False
+
+
+def fingerprint(value: Mapping[str, Any], text: bytes) -> bytes:
+    """8 bytes that name what a model sees of a message: null and absent keys are the same."""
+    visible = {key: value[key] for key in _VISIBLE if value.get(key) is not None}
+    try:
+        seen = orjson.dumps(visible, option=_OPTIONS | orjson.OPT_SORT_KEYS)
+    except TypeError:
+        seen = text
+    return blake2b(seen, digest_size=8).digest()
+
+
+def _slots(tokens: int, encoding: str) -> tuple[int, int]:
+    return (tokens, NOT_COUNTED) if encoding == ENCODINGS[0] else (NOT_COUNTED, tokens)

@@ -1,0 +1,406 @@
+"""What each call on a session does, without I/O: one story for the sync and the async client."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, Final, Literal
+from uuid import uuid4
+
+from compactor.archive import decompress
+from compactor.budget import Budget
+from compactor.cached_history import EMPTY, CachedHistory, Histories, updated
+from compactor.claims import Claim, Held
+from compactor.commands import claim, prepare, push, read, recall
+from compactor.commands.command import session_keys
+from compactor.commands.prepare import Judgement, Known, Prepared
+from compactor.compaction import read_messages
+from compactor.effects import Flow, Pause, Publish, compute, run
+from compactor.exceptions import DispatchError, InvalidMessageError, StoreUnavailableError
+from compactor.formats.openai import SYSTEM_ROLES
+from compactor.frozen import freeze
+from compactor.json_values import is_array
+from compactor.judging import Fixed, Request, compaction_word, judge, kept_judgement, verdict
+from compactor.model_config import ModelConfig
+from compactor.models import (
+    Code,
+    CompactionId,
+    Context,
+    Fit,
+    Outcome,
+    Receipt,
+    SessionId,
+    Status,
+    Verdict,
+    recall_position,
+)
+from compactor.outcomes import from_json
+from compactor.records import Encoded, encode_message, unpack
+from compactor.settings import Settings
+from compactor.tokens import PER_REQUEST, Encode, count_message
+from compactor.view import compose
+
+HEAVY: Final = 16_000  # characters to encode; more goes to a thread under asyncio
+POLL: Final = 0.05  # seconds between looks at a claim that somebody waits for
+QUEUED_TOO_LONG: Final = 60.0  # seconds; then no worker seems to run
+_OWN_OPERATION_MS: Final = 10 * 60_000  # our own retries come within seconds
+_CALLERS_OPERATION_MS: Final = 8 * 3_600_000  # chat platforms redeliver for hours
+_log = logging.getLogger("compactor")
+
+WaitFor = Literal["fit", "swap"]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all sessions of one client share."""
+
+    settings: Settings
+    histories: Histories
+    encoding_name: Callable[[str, str | None], str]
+    encoder: Callable[[str], Encode]
+    clock: Callable[[], float]
+    count_fixed: Callable[[Request, str], Fixed]
+    unconfirmed: MutableMapping[str, tuple[bytes, bytes]]
+
+
+class SessionFlows:
+    """The flows of one session; each method yields effects and returns its answer."""
+
+    def __init__(self, surroundings: Surroundings, session: SessionId, config: ModelConfig) -> None:
+        self._around = surroundings
+        self._settings = surroundings.settings
+        self._session = session
+        self._config = config
+        self._keys = session_keys(self._settings.namespace, session)
+        self._ttl_ms = int(self._settings.session_ttl * 1000)
+        self._encoding = surroundings.encoding_name(config.model, config.encoding)
+        self._encode: Encode | None = None
+        self._warned = False
+
+    def push(self, messages: object, idempotency_key: str | None = None) -> Flow[Receipt]:
+        """Stores one message or many, exactly once."""
+        given = list(messages) if is_array(messages) else [messages]
+        encoded = [encode_message(message, max_bytes=self._settings.max_message_bytes) for message in given]
+        if not encoded:
+            seen = yield from self.estimate(Request())
+            return Receipt(seen.history, seen.length, seen.over_threshold)
+        size = sum(len(message.text) for message in encoded)
+        encode = yield from self._encoder()
+        batch = yield from compute(lambda: _count(encoded, encode, self._encoding), heavy=size > HEAVY)
+        budget = judge(self._config, Request(), Fixed(PER_REQUEST, 0), self._encoding).budget
+        operation = self._push_operation(encoded, idempotency_key)
+        pushed = yield from run(
+            push.push(
+                self._keys,
+                batch,
+                operation=operation,
+                remember_ms=_OWN_OPERATION_MS if idempotency_key is None else _CALLERS_OPERATION_MS,
+                ttl_ms=self._ttl_ms,
+                max_bytes=self._settings.max_session_bytes,
+                threshold=budget.threshold,
+                fixed=budget.fixed,
+            )
+        )
+        self._around.unconfirmed.pop(self._session, None)
+        positions = tuple(range(pushed.first, pushed.first + len(encoded)))
+        if pushed.total is not None:
+            return Receipt(pushed.total, pushed.length, pushed.over, positions)
+        total, _ = yield from self._recounted()
+        return Receipt(total, pushed.length, total + budget.fixed >= budget.threshold, positions)
+
+    def _push_operation(self, encoded: Sequence[Encoded], idempotency_key: str | None) -> bytes:
+        """The push's name. A push that raised may have been stored: the same messages keep its name."""
+        if idempotency_key is not None:
+            return _operation(idempotency_key)
+        content = blake2b(b"".join(message.own for message in encoded), digest_size=16).digest()
+        failed = self._around.unconfirmed.get(self._session)
+        operation = failed[1] if failed is not None and failed[0] == content else _operation(None)
+        self._around.unconfirmed[self._session] = (content, operation)
+        return operation
+
+    def estimate(self, request: Request) -> Flow[Verdict]:
+        """How full the context would be; reads one hash and never queues."""
+        fixed = yield from self._fixed(request)
+        state = yield from run(read.read_state(self._keys, self._encoding))
+        counted = state.totals.get(self._encoding)
+        total, lead_tokens = counted if counted is not None else (yield from self._recounted())
+        budget = self._judge(request, fixed).budget
+        over = fixed.total + total >= budget.threshold
+        fits = fixed.total + total <= budget.ceiling
+        return verdict(
+            budget,
+            fixed,
+            history=total,
+            lead_tokens=lead_tokens,
+            length=state.length,
+            compaction=compaction_word(state.claim, state.held, over=over),
+            fit=Fit.FITS if fits else Fit.SHORTENED,
+            recounted=counted is None,
+        )
+
+    def prepare(self, request: Request, *, wait: float = 0.0, wait_for: WaitFor = "fit") -> Flow[Context]:
+        """The list for one send; queues a compaction when the threshold is crossed."""
+        encode = yield from self._encoder()
+        fixed = yield from self._fixed(request)
+        judgement = self._judge(request, fixed)
+        try:
+            context = yield from self._send(request, fixed, judgement, encode)
+            if wait > 0 and _is_worth_waiting(context.verdict, wait_for):
+                yield from self._await_swap(wait)
+                context = yield from self._send(request, fixed, judgement, encode)
+        except StoreUnavailableError:
+            held = self._around.histories.get(self._cache_key)
+            if held is None:
+                raise
+            return self._compose(
+                request, fixed, judgement.budget, encode, held, compaction="held(store_unavailable)", degraded=True
+            )
+        return context
+
+    def _send(self, request: Request, fixed: Fixed, judgement: Judgement, encode: Encode) -> Flow[Context]:
+        owner = _new_id()
+        answer, history, recounted = yield from self._look(judgement, owner, encode)
+        if answer is None:
+            return self._compose(request, fixed, judgement.budget, encode, history, compaction="not_needed")
+        state, held = answer.claim, answer.held
+        if answer.claimed:
+            state, held = yield from self._publish(owner)
+        self._warn_about_worker(answer.queued_seconds)
+        over = fixed.total + sum(message.tokens for message in history.messages) >= judgement.budget.threshold
+        word = compaction_word(state, held, over=over)
+        return self._compose(
+            request, fixed, judgement.budget, encode, history, compaction=word, lead=answer.lead, recounted=recounted
+        )
+
+    def _look(
+        self, judgement: Judgement, owner: CompactionId, encode: Encode, *, force: bool = False
+    ) -> Flow[tuple[Prepared | None, CachedHistory, bool]]:
+        """One judged read; the history this process holds is brought up to date by what changed."""
+        recounted = False
+        held = self._around.histories.get(self._cache_key) or EMPTY
+        while True:
+            answer = yield from run(
+                prepare.prepare(
+                    self._keys,
+                    judgement,
+                    owner=owner,
+                    ttl_ms=self._ttl_ms,
+                    known=Known(held.revision, len(held.messages)),
+                    queue_ms=int(self._settings.queue_patience * 1000),
+                    max_attempts=self._settings.max_attempts,
+                    force=force,
+                )
+            )
+            if answer is None:
+                return None, EMPTY, False
+            if answer.whole:
+                held = EMPTY
+                continue
+            held = yield from self._updated(held, answer, encode)
+            self._around.histories.put(self._cache_key, held)
+            if answer.total is not None:
+                return answer, held, recounted
+            recounted = True
+            yield from self._store_recount(held, answer.lead)
+
+    def _updated(self, held: CachedHistory, answer: Prepared, encode: Encode) -> Flow[CachedHistory]:
+        heavy = sum(len(r.text) for r in answer.tail if r.counted(self._encoding) is None) > HEAVY
+        return (yield from compute(lambda: updated(held, answer, self._encoding, encode), heavy=heavy))
+
+    def _publish(self, owner: CompactionId) -> Flow[tuple[str, str]]:
+        """Publishes a claim just taken; a broker that is down costs this one attempt."""
+        try:
+            yield Publish(self._session, owner)
+        except DispatchError as error:
+            _log.warning("session %s: %s", self._session, error)
+            yield from run(claim.unqueue(self._keys, owner=owner))
+            return Claim.IDLE, Held.BROKER_DOWN
+        return Claim.QUEUED, ""
+
+    def _await_swap(self, wait: float) -> Flow[None]:
+        until = self._around.clock() + wait
+        while self._around.clock() < until:
+            yield Pause(POLL)
+            state = yield from run(read.read_state(self._keys, self._encoding))
+            if state.claim == Claim.IDLE:
+                return
+
+    def _compose(
+        self,
+        request: Request,
+        fixed: Fixed,
+        budget: Budget,
+        encode: Encode,
+        history: CachedHistory,
+        *,
+        compaction: str,
+        lead: int = 0,
+        recounted: bool = False,
+        degraded: bool = False,
+    ) -> Context:
+        lead_tokens = sum(message.tokens for message in history.messages[:lead])
+        whole = replace(budget, fixed=budget.fixed + lead_tokens)
+        view = compose(history.messages, whole, encode, beside=fixed.total, cut=history.cut)
+        if view.cut != history.cut:
+            self._around.histories.put(self._cache_key, replace(history, cut=view.cut))
+        messages = [freeze(request.system_message)] if request.system_message else []
+        figures = verdict(
+            budget,
+            fixed,
+            history=sum(message.tokens for message in history.messages),
+            lead_tokens=lead_tokens,
+            length=len(history.messages),
+            compaction=compaction,
+            fit=Fit.DEGRADED if degraded else view.fit,
+            sent=fixed.total + view.tokens,
+            stable_until=view.stable_until + len(messages),
+            recounted=recounted,
+        )
+        replaced = sum(1 for message in history.messages if message.replaced)
+        return Context([*messages, *view.messages], figures, request.system, replaced, view.left_out)
+
+    def compact(self, wait: float = 0.0) -> Flow[Outcome]:
+        """Queues a compaction now, ignoring back-off and re-arm; with `wait` seconds, its outcome."""
+        until = self._around.clock() + wait
+        encode = yield from self._encoder()
+        while True:
+            state = yield from run(read.read_state(self._keys, self._encoding))
+            judgement = kept_judgement(state.judged) or self._judge(Request(), (yield from self._fixed(Request())))
+            owner = _new_id()
+            answer, history, _ = yield from self._look(judgement, owner, encode, force=True)
+            total = sum(message.tokens for message in history.messages) + judgement.budget.fixed
+            if answer is not None and answer.claimed:
+                yield from self._publish_or_raise(owner)
+                return (yield from self._outcome_of(owner, total, until))
+            if answer is None or answer.claim == Claim.IDLE:
+                return Outcome(Code.BELOW_THRESHOLD, before=total, after=total)
+            if self._around.clock() >= until:
+                return Outcome(Code(answer.claim), id=answer.owner, before=total, after=total)
+            yield Pause(POLL)
+
+    def _publish_or_raise(self, owner: CompactionId) -> Flow[None]:
+        try:
+            yield Publish(self._session, owner)
+        except DispatchError:
+            yield from run(claim.unqueue(self._keys, owner=owner))
+            raise
+
+    def _outcome_of(self, owner: CompactionId, total: int, until: float) -> Flow[Outcome]:
+        while True:
+            state = yield from run(read.read_state(self._keys, self._encoding))
+            if state.last.get("id") == owner:
+                return from_json(state.last)
+            if state.owner != owner or not state.exists:
+                return Outcome(Code.STALE if state.exists else Code.GONE, id=owner, before=total, after=total)
+            if self._around.clock() >= until:
+                return Outcome(
+                    Code(state.claim) if state.claim != Claim.IDLE else Code.STALE, id=owner, before=total, after=total
+                )
+            yield Pause(POLL)
+
+    def recall(self, recall_id: str) -> Flow[Any]:
+        """The original message that a recall id names."""
+        record = yield from run(recall.recall(self._keys, recall_position(recall_id)))
+        return record.value()
+
+    def originals(self) -> Flow[list[Any]]:
+        """The live conversation as it was pushed, every replacement undone; nothing is changed."""
+        stored = yield from run(read.read_history(self._keys, archive=True))
+        records = [
+            unpack(decompress(stored.archive[position])) if record.kind and position in stored.archive else record
+            for position, record in enumerate(stored.records, start=stored.state.offset)
+        ]
+        return [record.value() for record in records]
+
+    def compactions(self) -> Flow[list[Outcome]]:
+        """The compactions of this session, oldest first."""
+        rows = yield from run(read.read_audit(self._keys))
+        return [from_json(row) for row in rows]
+
+    def status(self) -> Flow[Status]:
+        """Where the session stands; an unknown one has `exists` False."""
+        return (yield from run(read.read_status(self._keys)))
+
+    def clear(self) -> Flow[int]:
+        """Ends the conversation; it stays recallable until the next clear. Answers its number of messages."""
+        moved = yield from run(recall.clear(self._keys, operation=_operation(None), remember_ms=_OWN_OPERATION_MS))
+        return moved
+
+    @property
+    def _cache_key(self) -> tuple[str, str]:
+        return self._session, self._encoding
+
+    def _encoder(self) -> Flow[Encode]:
+        if self._encode is None:
+            self._encode = yield from compute(lambda: self._around.encoder(self._encoding), heavy=True)
+        return self._encode
+
+    def _fixed(self, request: Request) -> Flow[Fixed]:
+        heavy = request.tools is not None or len(request.system or "") > HEAVY
+        return (yield from compute(lambda: self._around.count_fixed(request, self._encoding), heavy=heavy))
+
+    def _judge(self, request: Request, fixed: Fixed) -> Judgement:
+        return judge(self._config, request, fixed, self._encoding)
+
+    def _recounted(self) -> Flow[tuple[int, int]]:
+        """Counts a history whose running total in this encoding is not complete, and stores the total."""
+        encode = yield from self._encoder()
+        stored = yield from run(read.read_history(self._keys))
+        messages = yield from compute(
+            lambda: read_messages(stored.records, stored.state.offset, self._encoding, encode), heavy=True
+        )
+        history = CachedHistory(stored.state.revision, stored.state.offset, tuple(messages))
+        return (yield from self._store_recount(history, stored.state.lead))
+
+    def _store_recount(self, history: CachedHistory, lead: int) -> Flow[tuple[int, int]]:
+        total = sum(message.tokens for message in history.messages)
+        lead_tokens = sum(message.tokens for message in history.messages[:lead])
+        yield from run(
+            prepare.recount(
+                self._keys,
+                encoding=self._encoding,
+                revision=history.revision,
+                length=len(history.messages),
+                total=total,
+                lead_tokens=lead_tokens,
+            )
+        )
+        return total, lead_tokens
+
+    def _warn_about_worker(self, queued_seconds: float) -> None:
+        if queued_seconds > QUEUED_TOO_LONG and not self._warned:
+            self._warned = True
+            _log.warning(
+                "session %s: its compaction is queued for %d s; no worker seems to run. Start one with: "
+                "celery -A workers worker",
+                self._session,
+                queued_seconds,
+            )
+
+
+def _count(encoded: Sequence[Encoded], encode: Encode, encoding: str) -> push.Batch:
+    lead = next((i for i, m in enumerate(encoded) if m.value["role"] not in SYSTEM_ROLES), len(encoded))
+    return push.Batch(encoded, [count_message(m.value, encode) for m in encoded], encoding, lead)
+
+
+def _is_worth_waiting(seen: Verdict, wait_for: WaitFor) -> bool:
+    if seen.compaction not in (Claim.QUEUED, Claim.RUNNING):
+        return False
+    return wait_for == "swap" or seen.fit in (Fit.SHORTENED, Fit.IMPOSSIBLE)
+
+
+def _new_id() -> CompactionId:
+    """An id as Celery makes them, so that Flower shows one id for claim, task and compaction."""
+    return CompactionId(str(uuid4()))
+
+
+def _operation(idempotency_key: str | None) -> bytes:
+    """8 bytes that name a writing call: of the caller's key, or random."""
+    if idempotency_key is None:
+        return secrets.token_bytes(8)
+    if not isinstance(idempotency_key, str) or not idempotency_key:
+        raise InvalidMessageError("idempotency_key: expected a non-empty text, for example the platform's message id.")
+    return blake2b(idempotency_key.encode("utf-8", "surrogatepass"), digest_size=8, person=b"caller").digest()

@@ -1,0 +1,101 @@
+"""Settings: everything the environment decides, read once at each entry point and passed down."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any, Self
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from compactor.exceptions import ConfigurationError
+
+
+class Settings(BaseSettings):
+    """Frozen settings; each field is read from `COMPACTOR_<NAME>` or the alias named here.
+
+    Times are seconds, sizes bytes. Raises ConfigurationError through `read_settings`.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="COMPACTOR_", frozen=True, extra="ignore", populate_by_name=True, hide_input_in_errors=True
+    )
+
+    redis_url: SecretStr = Field(
+        SecretStr("redis://127.0.0.1:6379/0"), validation_alias=AliasChoices("redis_url", "REDIS_URL")
+    )
+    broker_url: SecretStr | None = Field(None, validation_alias=AliasChoices("broker_url", "CELERY_BROKER_URL"))
+    namespace: str = "compactor"
+    session_ttl: float = Field(30 * 86_400.0, gt=0)
+    max_message_bytes: int = Field(8 * 1024**2, gt=0)
+    max_session_bytes: int = Field(256 * 1024**2, gt=0)
+    connect_timeout: float = Field(0.5, gt=0)
+    read_timeout: float = Field(1.0, gt=0)
+    cache_bytes: int = Field(64 * 1024**2, ge=0)
+    allow_eviction_policy: str | None = None
+
+    openai_api_key: SecretStr | None = Field(None, validation_alias=AliasChoices("openai_api_key", "OPENAI_API_KEY"))
+    openai_base_url: str | None = Field(None, validation_alias=AliasChoices("openai_base_url", "OPENAI_BASE_URL"))
+    summarizer_model: str | None = None
+    summarizer_context_limit: int = Field(32, gt=0, description="K tokens of the summarizer's own window")
+    call_connect_timeout: float = Field(5.0, gt=0)
+    call_timeout: float = Field(30.0, gt=0)
+    compaction_deadline: float = Field(60.0, gt=0)
+    claim_lease: float = Field(90.0, gt=0)
+    queue_patience: float = Field(900.0, gt=0)
+    visibility_timeout: float = Field(180.0, gt=0)
+    stop_grace: float = Field(90.0, gt=0)
+    max_attempts: int = Field(3, ge=1)
+    worker_concurrency: int = Field(32, ge=1)
+
+    @field_validator("namespace")
+    @classmethod
+    def _namespace(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", value):
+            raise ValueError("expected 1-64 of A-Z a-z 0-9 . _ -")
+        return value
+
+    @model_validator(mode="after")
+    def _order(self) -> Self:
+        order = {
+            "call_connect_timeout": self.call_connect_timeout,
+            "call_timeout": self.call_timeout,
+            "compaction_deadline": self.compaction_deadline,
+            "claim_lease": self.claim_lease,
+            "visibility_timeout": self.visibility_timeout,
+        }
+        names = list(order)
+        for shorter, longer in pairwise(names):
+            if order[shorter] >= order[longer]:
+                raise ValueError(f"{shorter} must be below {longer}: a step must end before the one around it does")
+        if self.stop_grace <= self.compaction_deadline:
+            raise ValueError("stop_grace must be above compaction_deadline, so that a stop lets a compaction end")
+        return self
+
+    @property
+    def broker(self) -> str:
+        """The broker's URL: CELERY_BROKER_URL, else the store's server."""
+        return (self.broker_url or self.redis_url).get_secret_value()
+
+    @property
+    def has_model(self) -> bool:
+        """Whether a model writes the summaries; without one, extracts do."""
+        return self.summarizer_model is not None and (
+            self.openai_api_key is not None or self.openai_base_url is not None
+        )
+
+
+def read_settings(**values: Any) -> Settings:
+    """Settings from the environment, with `values` on top.
+
+    Raises ConfigurationError naming each wrong setting; values are never shown.
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{'.'.join(map(str, item['loc'])) or 'order of times'}: {item['msg']}" for item in error.errors()
+        )
+        raise ConfigurationError(f"settings: {wrong}. Set them in the environment as COMPACTOR_<NAME>.") from None

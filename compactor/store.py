@@ -1,0 +1,174 @@
+"""Store and AsyncStore: run one command against Redis or Valkey, and translate what goes wrong."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any, Final, Self, TypeVar
+
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    NoPermissionError,
+    NoScriptError,
+    RedisError,
+    ResponseError,
+)
+from redis.retry import Retry
+
+from compactor.commands.command import Command
+from compactor.exceptions import ConfigurationError, StoreUnavailableError
+from compactor.settings import Settings
+
+T = TypeVar("T")
+SCRIPTS: Final = {
+    path.name.removesuffix(".lua"): path.read_text(encoding="utf-8")
+    for path in files("compactor.lua").iterdir()
+    if path.name.endswith(".lua")
+}
+# redis-py's own types leave these two partially unknown.
+_BLOCKING: Final[Any] = redis.Redis
+_ASYNC: Final[Any] = redis.asyncio.Redis
+_SHA1: Final = {name: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for name, text in SCRIPTS.items()}
+
+
+def unavailable(error: Exception) -> StoreUnavailableError:
+    """Our error for one of redis-py's; the text names the cause and the way out, never a URL or a value."""
+    if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
+        return StoreUnavailableError(
+            "redis: the server refused the user or password. Set both in REDIS_URL (redis://user:password@host:port/0)."
+        )
+    if isinstance(error, ResponseError):
+        code = str(error).split(" ", 1)[0][:20]
+        return StoreUnavailableError(
+            f"redis: the server answered {code}; nothing was changed. `compactor doctor` tells more."
+        )
+    return StoreUnavailableError(
+        f"redis: no answer ({type(error).__name__}). Check that the server of REDIS_URL runs and is reachable; "
+        "the call can be repeated safely."
+    )
+
+
+def _options(settings: Settings) -> dict[str, Any]:
+    return {
+        "socket_connect_timeout": settings.connect_timeout,
+        "socket_timeout": settings.read_timeout,
+        "decode_responses": False,
+        "health_check_interval": 0,
+        "client_name": "compactor",
+    }
+
+
+def _wrong_url() -> ConfigurationError:
+    return ConfigurationError(
+        "redis_url: expected redis://, rediss:// or unix://, for example redis://127.0.0.1:6379/0."
+    )
+
+
+def _evalsha(command: Command[Any]) -> tuple[Any, ...]:
+    assert command.script is not None
+    return ("EVALSHA", _SHA1[command.script], len(command.keys), *command.keys, *command.args)
+
+
+def _fill(pipeline: Any, command: Command[Any]) -> None:
+    if command.script is not None:
+        pipeline.execute_command(*_evalsha(command))
+    for read in command.reads:
+        pipeline.execute_command(*read)
+
+
+def _is_single(command: Command[Any]) -> bool:
+    return len(command.reads) + (command.script is not None) == 1
+
+
+def _single(command: Command[Any]) -> Sequence[Any]:
+    return _evalsha(command) if command.script is not None else command.reads[0]
+
+
+class Store:
+    """The blocking store; thread-safe, fork-safe, connects at first use."""
+
+    def __init__(self, settings: Settings) -> None:
+        try:
+            self.client: Any = _BLOCKING.from_url(
+                settings.redis_url.get_secret_value(),
+                retry=Retry(ExponentialBackoff(0.2, 0.02), 1),
+                **_options(settings),
+            )
+        except ValueError:
+            raise _wrong_url() from None
+
+    def run(self, command: Command[T]) -> T:
+        """One round trip. Raises StoreUnavailableError, and what the command's parser raises."""
+        try:
+            try:
+                replies = self._attempt(command)
+            except NoScriptError:
+                self._load(command)
+                replies = self._attempt(command)
+        except (RedisError, OSError) as error:
+            raise unavailable(error) from None
+        return command.parse(replies)
+
+    def _load(self, command: Command[Any]) -> None:
+        self.client.script_load(SCRIPTS[command.script or ""])
+
+    def _attempt(self, command: Command[Any]) -> list[Any]:
+        if _is_single(command):
+            return [self.client.execute_command(*_single(command))]
+        with self.client.pipeline(transaction=True) as pipeline:
+            _fill(pipeline, command)
+            return list(pipeline.execute())
+
+    def close(self) -> None:
+        self.client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncStore:
+    """The same for asyncio."""
+
+    def __init__(self, settings: Settings) -> None:
+        try:
+            self.client: Any = _ASYNC.from_url(
+                settings.redis_url.get_secret_value(),
+                retry=AsyncRetry(ExponentialBackoff(0.2, 0.02), 1),
+                **_options(settings),
+            )
+        except ValueError:
+            raise _wrong_url() from None
+
+    async def run(self, command: Command[T]) -> T:
+        """One round trip. Raises StoreUnavailableError, and what the command's parser raises."""
+        try:
+            try:
+                replies = await self._attempt(command)
+            except NoScriptError:
+                await self._load(command)
+                replies = await self._attempt(command)
+        except (RedisError, OSError) as error:
+            raise unavailable(error) from None
+        return command.parse(replies)
+
+    async def _load(self, command: Command[Any]) -> None:
+        await self.client.script_load(SCRIPTS[command.script or ""])
+
+    async def _attempt(self, command: Command[Any]) -> list[Any]:
+        if _is_single(command):
+            return [await self.client.execute_command(*_single(command))]
+        async with self.client.pipeline(transaction=True) as pipeline:
+            _fill(pipeline, command)
+            return list(await pipeline.execute())
+
+    async def close(self) -> None:
+        await self.client.aclose()

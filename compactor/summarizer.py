@@ -1,0 +1,221 @@
+"""Summaries by any OpenAI-compatible server: parallel calls under one deadline.
+
+One sync client per process, no retries of its own (the task retries). Optional parameters that a
+server rejects are learnt once per server and left out from then on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from typing import TYPE_CHECKING, Any, Final
+
+from compactor.exceptions import (
+    ConfigurationError,
+    SummarizerError,
+    SummarizerNotFound,
+    SummarizerRateLimited,
+    SummarizerRefused,
+    SummarizerReplyRejected,
+    SummarizerRequestRejected,
+    SummarizerServerError,
+    SummarizerTimeout,
+    SummarizerUnauthorized,
+    SummarizerUnreachable,
+)
+from compactor.prompts import OUTPUT_ALLOWANCE, Reply, Summary, SummaryRequest, pieces, prompt, read_reply
+from compactor.settings import Settings
+from compactor.tokens import Encode
+
+if TYPE_CHECKING:
+    import openai
+
+MIN_PARALLEL: Final = 8
+MAX_PARALLEL: Final = 32
+_SMALLEST_OUTPUT: Final = 300  # tokens of room for a reply
+_SHORTEST_CALL: Final = 0.5  # seconds; with less left no call is started
+
+
+class ModelSummarizer:
+    """Calls the cheap model for each request of a session, all in parallel.
+
+    Thread-safe; the client is made at first use, after a fork.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.summarizer_model is None:
+            raise ConfigurationError("summarizer_model: set COMPACTOR_SUMMARIZER_MODEL to the cheap model's name.")
+        self._settings = settings
+        self._model = settings.summarizer_model
+        self._client: openai.OpenAI | None = None
+        self._lock = threading.Lock()
+        self._options: dict[str, Any] = {"limit": "max_completion_tokens", "temperature": 0, "json": True}
+
+    def __call__(
+        self,
+        requests: Sequence[SummaryRequest],
+        *,
+        encode: Encode,
+        deadline: float,
+        done: Callable[[int, Summary | SummarizerError], None],
+    ) -> list[Summary | SummarizerError]:
+        answers: dict[int, Summary | SummarizerError] = {}
+        workers = min(MAX_PARALLEL, max(MIN_PARALLEL, len(requests)))
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="summarize")
+        futures: dict[Future[Summary | SummarizerError], int] = {
+            pool.submit(self._answer, request, encode, deadline): index for index, request in enumerate(requests)
+        }
+        try:
+            for future in as_completed(futures, timeout=max(0.0, deadline - time.monotonic())):
+                answers[futures[future]] = future.result()
+                done(futures[future], answers[futures[future]])
+        except TimeoutError:  # a server that drips bytes outlives every socket timeout
+            for index in futures.values():
+                if index not in answers:
+                    answers[index] = SummarizerTimeout("deadline")
+                    done(index, answers[index])
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        return [answers[index] for index in range(len(requests))]
+
+    def _answer(self, request: SummaryRequest, encode: Encode, deadline: float) -> Summary | SummarizerError:
+        try:
+            parts = pieces(request, window=self._settings.summarizer_context_limit * 1000, encode=encode)
+            found = [self._summary(part, encode, deadline) for part in parts]
+        except SummarizerError as error:
+            return error.with_traceback(None)
+        return Summary(
+            "\n".join(part.text for part in found),
+            self._model,
+            sum(part.spent_in for part in found),
+            sum(part.spent_out for part in found),
+        )
+
+    def _summary(self, request: SummaryRequest, encode: Encode, deadline: float) -> Summary:
+        completion = self._complete(request, deadline)
+        if isinstance(completion, str):  # the SDK hands out a body that is not JSON as text
+            raise SummarizerServerError("not_json")
+        choices = getattr(completion, "choices", None)
+        if not choices or getattr(choices[0], "message", None) is None:
+            raise SummarizerReplyRejected("no_choices")
+        message = choices[0].message
+        reply = Reply(
+            content=message.content if isinstance(message.content, str) else None,
+            finish_reason=choices[0].finish_reason,
+            refusal=getattr(message, "refusal", None),
+            has_tool_calls=bool(getattr(message, "tool_calls", None) or getattr(message, "function_call", None)),
+        )
+        usage = completion.usage
+        return Summary(
+            read_reply(reply, request, encode),
+            self._model,
+            getattr(usage, "prompt_tokens", 0) or 0,
+            getattr(usage, "completion_tokens", 0) or 0,
+        )
+
+    def _complete(self, request: SummaryRequest, deadline: float) -> Any:
+        """One completion; a rejected optional parameter is dropped, once each."""
+        import openai
+
+        while True:
+            left = deadline - time.monotonic()
+            if left < _SHORTEST_CALL:
+                raise SummarizerTimeout("deadline")
+            options = dict(self._options)
+            try:
+                return self._connected().chat.completions.create(
+                    model=self._model,
+                    messages=prompt(request),  # type: ignore[arg-type] # why: plain dicts of the same shape
+                    timeout=min(self._settings.call_timeout, left),
+                    **_parameters(options, request),
+                )
+            except openai.BadRequestError as error:
+                if not self._learn(options, str(error)):
+                    raise _bad_request(error) from None
+            except openai.APIError as error:
+                raise reason(error) from None
+            except (ValueError, TypeError):  # a 200 that is not the API's JSON
+                raise SummarizerServerError("not_json") from None
+
+    def _connected(self) -> openai.OpenAI:
+        import openai
+
+        with self._lock:
+            if self._client is None:
+                key = self._settings.openai_api_key
+                self._client = openai.OpenAI(
+                    api_key=key.get_secret_value() if key else "none",
+                    base_url=self._settings.openai_base_url,
+                    max_retries=0,
+                    timeout=openai.Timeout(self._settings.call_timeout, connect=self._settings.call_connect_timeout),
+                )
+            return self._client
+
+    def _learn(self, used: dict[str, Any], text: str) -> bool:
+        """Drops the parameter that a 400 names; False when it names none of ours."""
+        if "max_completion_tokens" in text and used["limit"] == "max_completion_tokens":
+            self._options["limit"] = "max_tokens"
+        elif "max_tokens" in text and used["limit"] == "max_tokens":
+            self._options["limit"] = None
+        elif "response_format" in text and used["json"]:
+            self._options["json"] = False
+        elif "temperature" in text and used["temperature"] is not None:
+            self._options["temperature"] = None
+        else:
+            return False
+        return True
+
+
+def _parameters(options: dict[str, Any], request: SummaryRequest) -> dict[str, Any]:
+    parameters: dict[str, Any] = {}
+    if options["limit"]:
+        parameters[options["limit"]] = max(_SMALLEST_OUTPUT, OUTPUT_ALLOWANCE * request.body_tokens)
+    if options["temperature"] is not None:
+        parameters["temperature"] = options["temperature"]
+    if options["json"]:
+        parameters["response_format"] = {"type": "json_object"}
+    return parameters
+
+
+def _bad_request(error: openai.BadRequestError) -> SummarizerError:
+    code = str(getattr(error, "code", "") or "")
+    return SummarizerRefused("content_filter") if "content_filter" in code else SummarizerRequestRejected("400")
+
+
+def reason(error: openai.APIError) -> SummarizerError:
+    """Our own error for one of the SDK's: a class per reason, a code for text."""
+    import openai
+
+    if isinstance(error, openai.APITimeoutError):
+        return SummarizerTimeout()
+    if isinstance(error, openai.APIStatusError):
+        return _status_reason(error)
+    if isinstance(error, openai.APIConnectionError):
+        return SummarizerUnreachable()
+    return SummarizerServerError("not_json")
+
+
+def _status_reason(error: openai.APIStatusError) -> SummarizerError:
+    status = error.status_code
+    if status >= 500:
+        return SummarizerServerError(str(status), retry_after=_retry_after(error))
+    if status == 429:
+        return SummarizerRateLimited(retry_after=_retry_after(error))
+    kinds: dict[int, type[SummarizerError]] = {
+        401: SummarizerUnauthorized,
+        403: SummarizerUnauthorized,
+        404: SummarizerNotFound,
+        408: SummarizerTimeout,
+    }
+    return kinds.get(status, SummarizerRequestRejected)(str(status))
+
+
+def _retry_after(error: openai.APIStatusError) -> float | None:
+    """Seconds that the server asked to wait, at most 10 minutes."""
+    try:
+        seconds = float(error.response.headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return min(seconds, 600.0) if seconds > 0 else None

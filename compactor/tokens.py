@@ -1,0 +1,118 @@
+"""What counts as how many tokens: the definition that every total and recount shares.
+
+Per message 4; per tool call 3; per request 3; text by the encoder in pieces of 100,000 characters;
+names, ids and arguments as text; structured content as its JSON text; `reasoning_content` and
+`refusal` as text; a media part (image, audio, file) 765, never its base64. `encode` is an argument:
+a function from text to a number of tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import orjson
+
+from compactor.json_values import is_array, is_object
+
+Encode = Callable[[str], int]
+
+PER_MESSAGE: Final = 4
+PER_CALL: Final = 3
+PER_REQUEST: Final = 3
+PER_MEDIA: Final = 765  # high-detail 1024 x 1024 image: 85 + 4 tiles x 170, OpenAI vision guide
+PIECE: Final = 100_000  # characters; on about 1M spaces o200k panics, and long runs get slow
+MEDIA_TYPES: Final = frozenset(
+    {"image_url", "image", "input_image", "input_audio", "audio", "file", "input_file", "document"}
+)
+
+
+def count_text(text: str, encode: Encode) -> int:
+    """Tokens of a text, encoded in pieces of PIECE characters."""
+    if len(text) <= PIECE:
+        return encode(text) if text else 0
+    return sum(encode(text[start : start + PIECE]) for start in range(0, len(text), PIECE))
+
+
+def count_message(message: Mapping[str, Any], encode: Encode) -> int:
+    """Tokens of one chat message; never raises, whatever the message holds."""
+    total = PER_MESSAGE + _content(message.get("content"), encode)
+    for key in ("name", "tool_call_id", "reasoning_content", "refusal"):
+        total += _plain(message.get(key), encode)
+    calls = message.get("tool_calls")
+    if is_array(calls):
+        total += sum(_call(call, encode) for call in calls)
+    function_call = message.get("function_call")
+    if function_call is not None:
+        total += PER_CALL + _function(function_call, encode)
+    return total
+
+
+def count_messages(messages: Iterable[Mapping[str, Any]], encode: Encode) -> int:
+    """Sum of `count_message`; the fixed cost of a request is not part of it."""
+    return sum(count_message(message, encode) for message in messages)
+
+
+def count_json(value: Any, encode: Encode) -> int:
+    """Tokens of a value as compact JSON text (tool schemas, response_format); None costs nothing."""
+    return 0 if value is None else count_text(json_text(value), encode)
+
+
+def json_text(value: Any) -> str:
+    """Compact JSON of any value; what JSON does not know is written as its type's name."""
+    try:
+        return orjson.dumps(value, default=_name, option=orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:
+        try:
+            return json.dumps(value, separators=(",", ":"), default=_name, skipkeys=True)
+        except (ValueError, RecursionError):
+            return type(value).__name__
+
+
+def _name(value: object) -> Any:
+    dump = getattr(value, "model_dump", None)
+    return (
+        dump(mode="json", exclude_unset=True)
+        if callable(dump) and not isinstance(value, type)
+        else type(value).__name__
+    )
+
+
+def _plain(value: Any, encode: Encode) -> int:
+    if value is None:
+        return 0
+    return count_text(value if isinstance(value, str) else json_text(value), encode)
+
+
+def _content(content: Any, encode: Encode) -> int:
+    if is_array(content):
+        return sum(_part(part, encode) for part in content)
+    return _plain(content, encode)
+
+
+def _part(part: Any, encode: Encode) -> int:
+    if not is_object(part):
+        return _plain(part, encode)
+    kind = part.get("type")
+    if isinstance(kind, str) and kind in MEDIA_TYPES:
+        return PER_MEDIA
+    if isinstance(part.get("text"), str):
+        return count_text(part["text"], encode)
+    if kind == "tool_result":
+        return PER_CALL + _plain(part.get("tool_use_id"), encode) + _content(part.get("content"), encode)
+    return _plain(part, encode)
+
+
+def _call(call: Any, encode: Encode) -> int:
+    if not is_object(call):
+        return PER_CALL + _plain(call, encode)
+    function = call.get("function")
+    rest = _function(function, encode) if function is not None else _plain(call.get("custom"), encode)
+    return PER_CALL + _plain(call.get("id"), encode) + rest
+
+
+def _function(function: Any, encode: Encode) -> int:
+    if not is_object(function):
+        return _plain(function, encode)
+    return _plain(function.get("name"), encode) + _plain(function.get("arguments"), encode)

@@ -1,0 +1,44 @@
+"""The Celery app: JSON only, late acks, one task at a time per slot, events on."""
+
+from __future__ import annotations
+
+from celery import Celery
+from kombu import Queue
+
+from compactor.dispatch import TASK, broker_options, queue_name
+from compactor.settings import Settings, read_settings
+
+
+def make_app(settings: Settings) -> Celery:
+    """An app on these settings; the task itself is registered by `workers.tasks`."""
+    queue = queue_name(settings.namespace)
+    made = Celery("compactor", broker=settings.broker, include=["workers.tasks"])
+    made.conf.update(
+        task_default_queue=queue,
+        task_queues=[Queue(queue)],
+        task_routes={TASK: {"queue": queue}},
+        task_serializer="json",
+        accept_content=["json"],
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        task_ignore_result=True,
+        task_track_started=True,
+        task_send_sent_event=True,
+        worker_send_task_events=True,
+        worker_prefetch_multiplier=1,
+        # Threads ignore Celery's time limits; the deadlines are our own numbers (settings.py).
+        worker_pool="threads",
+        worker_concurrency=settings.worker_concurrency,
+        worker_redirect_stdouts=False,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        broker_transport_options=broker_options(settings),
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_channel_error_retry=True,
+        enable_utc=True,
+        timezone="UTC",
+    )
+    return made
+
+
+app = make_app(read_settings())

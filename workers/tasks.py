@@ -1,0 +1,101 @@
+"""The one task: parse the id, call the core, map errors to outcomes."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from typing import Any
+
+from celery import Task
+
+from compactor import exceptions
+from compactor.commands.command import session_keys
+from compactor.compaction import Ended, Tools, run_compaction
+from compactor.dispatch import TASK
+from compactor.encodings import encoder
+from compactor.exceptions import CompactorError, StoreUnavailableError, SummarizerError
+from compactor.models import CompactionId, Outcome, session_id
+from compactor.settings import Settings, read_settings
+from compactor.store import Store
+from compactor.summarizer import ModelSummarizer
+from workers.app import app
+
+_STORE_RETRY = 5  # seconds until a task tries again after Redis did not answer
+
+
+class CompactionCrashed(CompactorError):
+    """A bug of ours; the text names the exception's type only, since its message may quote a conversation."""
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """The worker's settings, read once per process."""
+    return read_settings()
+
+
+@lru_cache(maxsize=1)
+def tools() -> Tools:
+    """What the core needs, made once per process at the first task, after any fork."""
+    read = settings()
+    return Tools(
+        runner=Store(read),
+        encoder=encoder,
+        summarize=ModelSummarizer(read) if read.has_model else None,
+        clock=time.monotonic,
+        now=time.time,
+        deadline=read.compaction_deadline,
+        lease=read.claim_lease,
+        queue_patience=read.queue_patience,
+        max_attempts=read.max_attempts,
+    )
+
+
+@app.task(name=TASK, bind=True, max_retries=None)
+def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
+    """Compacts one session under the claim whose owner is this task's id."""
+    keys = session_keys(settings().namespace, session_id(session))
+
+    def progress(phase: str, text: str) -> None:
+        self.send_event(f"task-{phase}", result=text)
+
+    try:
+        ended = run_compaction(keys, CompactionId(str(self.request.id)), tools(), progress)
+    except StoreUnavailableError as error:
+        raise self.retry(exc=type(error)("store_unavailable"), countdown=_STORE_RETRY) from None
+    except CompactorError:
+        raise
+    except Exception as error:  # noqa: BLE001 # why: its text may hold content, so only the type's name leaves
+        raise CompactionCrashed(type(error).__name__) from None
+    if ended.retry_in is not None:
+        raise self.retry(exc=_error(ended), countdown=ended.retry_in) from None
+    return flat(ended.outcome)
+
+
+def flat(outcome: Outcome) -> dict[str, Any]:
+    """What Flower shows of an outcome: codes and numbers."""
+    return {
+        "outcome": outcome.outcome.value,
+        "reason": outcome.reason,
+        "before": outcome.before,
+        "after": outcome.after,
+        "saved": outcome.saved,
+        "items": outcome.items,
+        "by_model": outcome.by_model,
+        "by_extract": outcome.by_extract,
+        "by_pointer": outcome.by_pointer,
+        "left": outcome.left,
+        "model": outcome.model,
+        "ms": outcome.ms,
+    }
+
+
+def _error(ended: Ended) -> SummarizerError:
+    """The error class of a reason's code, so that dashboards group by class."""
+    classes = {
+        kind.code: kind
+        for kind in vars(exceptions).values()
+        if isinstance(kind, type)
+        and issubclass(kind, SummarizerError)
+        and kind is not exceptions.SummarizerReplyRejected
+    }
+    return classes.get(ended.code, SummarizerError)()
