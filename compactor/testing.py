@@ -63,7 +63,7 @@ class ModelServer:
     """
 
     def __init__(self, answer: Callable[[dict[str, Any]], Answer] | None = None, *, delay: float = 0.0) -> None:
-        self.answer = answer or (lambda _body: summary())
+        self.answer: Callable[[dict[str, Any]], Answer] = answer or _always_a_summary
         self.delay = delay
         self.script: deque[Answer] = deque()
         self.requests: list[dict[str, Any]] = []
@@ -103,6 +103,10 @@ class ModelServer:
         self._thread.join()
 
 
+def _always_a_summary(_body: dict[str, Any]) -> Answer:
+    return summary()
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 512
@@ -117,9 +121,9 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: _Server
 
     def do_POST(self) -> None:
+        assert isinstance(self.server, _Server)
         owner = self.server.owner
         owner.count(1)
         try:
@@ -136,5 +140,5 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             owner.count(-1)
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 # why: the name of the base class
         """Silent: a test reads `requests` instead."""
