@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from typing import Annotated, Final
 
 import typer
+from rich.text import Text
 
 from compactor.cli.console import stderr
 from compactor.exceptions import CompactorError
+
+# In the order of the help text; each module registers its command when it is imported.
+COMMANDS: Final = ("status", "show", "recall", "doctor", "replay")
 
 app = typer.Typer(
     name="compactor",
@@ -15,13 +21,33 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from compactor import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Shows the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:
     """The entry point of the `compactor` script."""
+    for name in COMMANDS:
+        import_module(f"compactor.cli.{name}")
     try:
         app()
     except CompactorError as error:
-        stderr.print(f"[red]error[/red] {error}", highlight=False, markup=True)
+        stderr.print(Text.assemble(("error ", "bold red"), str(error)), soft_wrap=True)
         sys.exit(2)

@@ -1,0 +1,135 @@
+"""`compactor status [SESSION]`: where a session stands, or server, queue and workers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from compactor.cli.app import app
+from compactor.cli.broker import Broker
+from compactor.cli.console import Json, print_json, stdout
+from compactor.cli.reading import NEUTRAL, not_found, outcome_row
+from compactor.client import Compactor
+from compactor.exceptions import CompactorError
+from compactor.models import Outcome, Status
+from compactor.settings import Settings, read_settings
+from compactor.store import Store, unavailable
+
+
+@app.command()
+def status(
+    session: Annotated[
+        str | None, typer.Argument(metavar="[SESSION]", help="The session's id; none: the server.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Shows where a session stands; without one, the server, the queue and the workers."""
+    if session is None:
+        _server(json=json)
+    else:
+        _session(session, json=json)
+
+
+def _session(name: str, *, json: bool) -> None:
+    with Compactor.from_env() as memory:
+        opened = memory.session(name, NEUTRAL)
+        seen = opened.status()
+        if not seen.exists:
+            raise not_found()
+        runs = opened.compactions()
+    if json:
+        last = outcome_row(seen.last) if seen.last else None
+        print_json({"session": name, **asdict(seen), "last": last, "audit": [outcome_row(run) for run in runs]})
+        return
+    stdout.print(_facts(_session_facts(name, seen)))
+    if runs:
+        stdout.print()
+        stdout.print(_audit(runs))
+
+
+def _session_facts(name: str, seen: Status) -> dict[str, str]:
+    tokens = ", ".join(f"{count:,} ({encoding})" for encoding, count in seen.totals.items())
+    claim = seen.claim + (f", held: {seen.held}" if seen.held else "")
+    last = ""
+    if seen.last is not None:
+        last = seen.last.outcome.value + (f" ({seen.last.reason})" if seen.last.reason else "")
+    return {
+        "session": name,
+        "messages": f"{seen.length:,}",
+        "tokens": tokens or "not counted yet",
+        "claim": claim,
+        "compactions": f"{seen.compactions}" + (f", {seen.attempts} attempts now" if seen.attempts else ""),
+        "last outcome": last or "none yet",
+        "archived": f"{seen.archived:,} originals",
+        "stored": f"{seen.stored_bytes / 1024:,.1f} KiB",
+        "expires in": f"{seen.expires_in / 86_400:.1f} days",
+    }
+
+
+def _audit(runs: list[Outcome]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("compaction")
+    for title in ("before", "after", "saved", "replaced", "ms"):
+        table.add_column(title, justify="right")
+    for run in runs:
+        figures = (f"{run.before:,}", f"{run.after:,}", f"{run.saved:,}", f"{run.items}", f"{run.ms:,}")
+        table.add_row(run.outcome.value + (f" ({run.reason})" if run.reason else ""), *figures)
+    return table
+
+
+def _facts(facts: dict[str, str]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, Text(value))
+    return table
+
+
+def _server(*, json: bool) -> None:
+    settings = read_settings()
+    facts = {**_redis(settings), **_broker(settings)}
+    if json:
+        print_json(facts)
+    else:
+        _print_server(facts)
+    if not (facts["redis"] and facts["broker"]):
+        raise typer.Exit(1)
+
+
+def _redis(settings: Settings) -> dict[str, Any]:
+    with Store(settings) as store:
+        try:
+            info = store.client.info("server")
+        except Exception as error:  # noqa: BLE001 # why: whatever it was, the figure is "not reachable" with its reason
+            return {"redis": False, "redis_error": str(unavailable(error)).removeprefix("redis: ")}
+    version = info.get("valkey_version") or info.get("redis_version", "")
+    return {"redis": True, "server": f"{info.get('server_name', 'redis')} {version}", "namespace": settings.namespace}
+
+
+def _broker(settings: Settings) -> dict[str, Any]:
+    broker = Broker(settings)
+    try:
+        length = broker.queue_length()
+        workers = broker.workers()
+    except CompactorError as error:
+        return {"broker": False, "broker_error": str(error).removeprefix("broker: "), "queue": broker.queue}
+    finally:
+        broker.close()
+    ours = [name for name, takes in workers.items() if takes]
+    return {"broker": True, "queue": broker.queue, "queue_length": length, "workers": ours}
+
+
+def _print_server(facts: dict[str, Any]) -> None:
+    shown = {"redis": f"answers, {facts['server']}" if facts["redis"] else facts["redis_error"]}
+    if facts["broker"]:
+        shown["broker"] = "answers"
+        shown[f"queue {facts['queue']}"] = f"{facts['queue_length']} waiting"
+        shown["workers"] = ", ".join(facts["workers"]) or "none answers: start one with celery -A workers worker"
+    else:
+        shown["broker"] = facts["broker_error"]
+    stdout.print(_facts(shown))
