@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Final
+from typing import Final, Self
 
 import typer
 from rich.table import Table
@@ -73,7 +73,7 @@ def _findings(*, json: bool) -> Iterator[Finding]:
 class _Silent:
     """Stands in for the spinner where there is no terminal."""
 
-    def __enter__(self) -> _Silent:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -125,7 +125,7 @@ def _probe(settings: Settings) -> Finding:
             same = session.recall("m0") == message
             session.clear()
     except CompactorError as error:
-        advice = "The user needs read, write, EVALSHA and SCRIPT LOAD on keys {namespace:*; the server must be a writable primary."
+        advice = "The server must be a writable primary, its user may read, write, run EVALSHA and SCRIPT LOAD."
         return Finding("storage", Level.FAILED, str(error), advice)
     if not same:
         return Finding("storage", Level.FAILED, "a stored message came back changed", "Look for a proxy that rewrites.")
@@ -157,7 +157,8 @@ def _workers(broker: Broker) -> Finding:
         "worker",
         Level.FAILED,
         f"none takes from the queue {broker.queue}{others}",
-        "Start one with: celery -A workers worker. It needs the same REDIS_URL, CELERY_BROKER_URL and COMPACTOR_NAMESPACE.",
+        "Start one with: celery -A workers worker. It needs the same REDIS_URL, CELERY_BROKER_URL and "
+        "COMPACTOR_NAMESPACE.",
     )
 
 
