@@ -7,6 +7,7 @@ is stopped by the id of its own process. Start children from a thread that lives
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,7 +21,7 @@ from typing import Any, Final, Self
 
 import redis
 
-from compactor.exceptions import EmbeddedServerError
+from compactor.exceptions import ConfigurationError, EmbeddedServerError
 
 # Linux: the kernel sends SIGTERM to the child when the thread that started it ends.
 _WITH_PARENT: Final = (
@@ -184,14 +185,23 @@ def start_worker(
 
 
 def start_flower(*, env: Mapping[str, str], log: Path, port: int, password: str, db: Path) -> Child:
-    """Flower on loopback: password, read-only, persistent. Raises EmbeddedServerError."""
+    """Flower on loopback for the user `flower`: password, read-only, persistent.
+
+    Its memory survives a kill in the files `db` names. Raises ConfigurationError, EmbeddedServerError.
+    """
+    if not re.fullmatch(r"[!-+\--~]+", password):
+        raise ConfigurationError(
+            "flower: its password must be printable ASCII without spaces and commas, and not empty."
+        )
     arguments = [
-        sys.executable, "-m", "celery", "-A", "workers", "flower", "--address=127.0.0.1", f"--port={port}",
-        "--read_only", "--persistent=True", f"--db={db}", "--state_save_interval=5000",
-        "--tasks_columns=name,uuid,state,args,result,received,started,runtime,retries,worker",
-    ]  # fmt: skip
-    child = Child(arguments, log=log, env={"FLOWER_BASIC_AUTH": f"flower:{password}", **env})
-    child.wait_until(lambda: _listens(port), "flower")
+        *(sys.executable, "-m", "celery", "-A", "workers", "flower", "--address=127.0.0.1", f"--port={port}"),
+        *("--read_only=True", "--persistent=True", f"--db={db}", "--state_save_interval=5000", "--max_tasks=10000"),
+        "--purge_offline_workers=86400",
+        # One task name, so it may stand far right; the id links to the task and must not.
+        "--tasks_columns=state,args,result,received,runtime,retries,uuid,worker,name,exception",
+    ]
+    child = Child(arguments, log=log, env={**env, "FLOWER_BASIC_AUTH": f"flower:{password}"})
+    child.wait_until(lambda: "Visit me at" in child.tail(20_000) and _listens(port), "flower")
     return child
 
 
