@@ -16,7 +16,7 @@ from typing import Any
 from compactor.formats.openai import RESULT_ROLES, SYSTEM_ROLES, Call, calls
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Step:
     """An assistant message with its tool results; `results[i]` answers `calls[i]`, or is None."""
 

@@ -8,8 +8,9 @@ message, and what the model has not read stay. Every shortened message is counte
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from compactor.budget import Budget
@@ -18,7 +19,7 @@ from compactor.formats.openai import SYSTEM_ROLES, text_of, with_text
 from compactor.history import History, Step, read_history
 from compactor.models import Fit, Message, recall_id
 from compactor.tokens import Encode, count_message
-from compactor.wording import Wording, tool_name, wording_for
+from compactor.wording import tool_name, wording_for
 
 _SMALLEST_RESULT: Final = 200  # characters that a shortened unread result keeps at least
 _SHOWN_IDS: Final = 12
@@ -49,117 +50,126 @@ class View:
     stable_until: int = 0
 
 
-@dataclass(slots=True)
+Row = tuple[int, Mapping[str, Any], int]  # index in the history, message, tokens
+Shown = Mapping[int, tuple[Mapping[str, Any], int]]
+
+
 class _Composer:
     """One history, read once; `render` gives its view under a cut."""
 
-    messages: Sequence[Message]
-    encode: Encode
-    history: History
-    wording: Wording
-    droppable: list[Step] = field(default_factory=list[Step])
-    turn_ends: list[int] = field(default_factory=list[int])
-    rendered: dict[tuple[int, str], tuple[Mapping[str, Any], int]] = field(
-        default_factory=dict[tuple[int, str], tuple[Mapping[str, Any], int]]
-    )
+    def __init__(self, messages: Sequence[Message], encode: Encode) -> None:
+        self.messages = messages
+        self.encode = encode
+        self.history: History = read_history([message.value for message in messages])
+        self.wording = wording_for(next((text_of(m.value) for m in messages if m.role == "user"), ""))
+        self.droppable = [step for step in self.history.steps if self._is_droppable(step)]
+        self._indexes = [step.indexes for step in self.droppable]
+        self._leaves_with_turn = self._turn_leavers()
+        self._sentences: dict[tuple[int, int], dict[int, tuple[Mapping[str, Any], int]]] = {}
 
-    def render(
-        self, cut: Cut, shortened: Mapping[int, tuple[Mapping[str, Any], int]]
-    ) -> tuple[list[tuple[int, Mapping[str, Any], int]], int]:
-        """The kept messages as (index, message, tokens), and how many were left out."""
+    def position(self, index: int) -> int:
+        return self.messages[index].position
+
+    def render(self, cut: Cut, shortened: Shown) -> list[Row]:
+        """The kept messages under a cut."""
         dropped = self._dropped(cut)
-        carried = self._carriers(dropped) if cut.carriers else {}
-        kept: list[tuple[int, Mapping[str, Any], int]] = []
-        for index, message in enumerate(self.messages):
-            if index in carried:
-                kept.append((index, *carried[index]))
-            elif index in dropped:
-                continue
-            elif index in shortened:
-                kept.append((index, *shortened[index]))
-            else:
-                kept.append((index, message.value, message.tokens))
-        return kept, len(dropped)
+        carried = self._carriers(cut, dropped) if cut.carriers else {}
+        return [
+            (index, *(carried.get(index) or shortened.get(index) or (message.value, message.tokens)))
+            for index, message in enumerate(self.messages)
+            if not dropped[index] or index in carried
+        ]
 
-    def _dropped(self, cut: Cut) -> set[int]:
-        steps = {i for step in self.droppable if self._position(step.start) < cut.steps for i in step.indexes}
-        turns = {
-            index
-            for index in range(len(self.messages))
-            if self._position(index) < cut.turns and self._may_leave_with_turn(index)
-        }
-        return steps | turns
-
-    def _may_leave_with_turn(self, index: int) -> bool:
-        step = self.history.step_of.get(index)
-        if step is not None and step not in self.droppable:
+    def _is_droppable(self, step: Step) -> bool:
+        """Not the newest step, nothing unread, nothing pinned, no call that may still be answered."""
+        history = self.history
+        newest = step.start == history.last_assistant
+        if newest and (history.last_user < step.start or step.open or step.answered):
             return False
-        return (
-            self.history.roles[index] not in SYSTEM_ROLES
-            and index != self.history.last_user
-            and not self.messages[index].pinned
-        )
+        if step.open and step.start > history.last_user:
+            return False
+        return not any(history.is_unread(index) or self.messages[index].pinned for index in step.indexes)
 
-    def _carriers(self, dropped: set[int]) -> dict[int, tuple[Mapping[str, Any], int]]:
-        """For each gap (a run of dropped steps with nothing kept between) the first step with a call."""
+    def _turn_leavers(self) -> bytearray:
+        """Marks the messages that may leave with their turn: steps that may, and user messages but the latest."""
+        leaves = bytearray(len(self.messages))
+        for indexes in self._indexes:
+            for index in indexes:
+                leaves[index] = 1
+        for index, role in enumerate(self.history.roles):
+            if index not in self.history.step_of and role not in SYSTEM_ROLES:
+                leaves[index] = index != self.history.last_user and not self.messages[index].pinned
+        return leaves
+
+    def _dropped(self, cut: Cut) -> bytearray:
+        dropped = bytearray(len(self.messages))
+        for step, indexes in zip(self.droppable, self._indexes, strict=True):
+            if self.position(step.start) >= cut.steps:
+                break
+            for index in indexes:
+                dropped[index] = 1
+        for index in range(len(self.messages)):
+            if self.position(index) >= cut.turns:
+                break
+            if self._leaves_with_turn[index]:
+                dropped[index] = 1
+        return dropped
+
+    def _carriers(self, cut: Cut, dropped: bytearray) -> dict[int, tuple[Mapping[str, Any], int]]:
+        """For each gap (a run of dropped steps with nothing kept between) what carries it."""
         carried: dict[int, tuple[Mapping[str, Any], int]] = {}
-        gap: list[Step] = []
-        for step in [*self.droppable, None]:
-            if step is not None and not set(step.indexes) <= dropped:
+        first: int | None = None
+        for order, step in enumerate(self.droppable):
+            if not dropped[step.start]:
+                break
+            if self.position(step.start) < cut.turns:
                 continue
-            if step is None or (gap and self._is_interrupted(gap[-1].start, step.start, dropped)):
-                carried.update(self._carry(gap))
-                gap = []
-            if step is not None:
-                gap.append(step)
+            if first is None:
+                first = order
+            following = self.droppable[order + 1].start if order + 1 < len(self.droppable) else len(self.messages)
+            ends = following == len(self.messages) or not dropped[following]
+            if ends or not all(dropped[step.start : following]):
+                carried.update(self._carry(first, order))
+                first = None
         return carried
 
-    def _is_interrupted(self, start: int, end: int, dropped: set[int]) -> bool:
-        return any(index not in dropped for index in range(start, end))
+    def _carry(self, first: int, last: int) -> dict[int, tuple[Mapping[str, Any], int]]:
+        """The gap from one droppable step to another: its first step with calls, holding a sentence of ours."""
+        known = self._sentences.get((first, last))
+        if known is None:
+            known = self._sentences[first, last] = self._written(self.droppable[first : last + 1])
+        return known
 
-    def _carry(self, gap: list[Step]) -> dict[int, tuple[Mapping[str, Any], int]]:
-        if not gap:
-            return {}
+    def _written(self, gap: Sequence[Step]) -> dict[int, tuple[Mapping[str, Any], int]]:
         carrier = next((step for step in gap if step.calls and not step.open), None)
         if carrier is None:
-            last = gap[-1].start
-            return {last: (self.messages[last].value, self.messages[last].tokens)}
-        sentence = self._sentence(gap)
-        carried = {carrier.start: (self.messages[carrier.start].value, self.messages[carrier.start].tokens)}
+            return {gap[-1].start: self._as_is(gap[-1].start)}
+        carried = {carrier.start: self._as_is(carrier.start)}
         for order, index in enumerate(carrier.answered):
-            mark = sentence if order == 0 else self.wording.left_out.format(id=recall_id(self._position(index)))
-            carried[index] = self._with_text(index, mark)
+            left_out = self.wording.left_out.format(id=recall_id(self.position(index)))
+            carried[index] = self._with_text(index, left_out if order else self._sentence(gap))
         return carried
 
-    def _sentence(self, gap: list[Step]) -> str:
-        tools: dict[str, int] = {}
-        for step in gap:
-            for call in step.calls:
-                name = tool_name(call.name)
-                tools[name] = tools.get(name, 0) + 1
-        results = [index for step in gap for index in step.answered]
-        ids = [recall_id(self._position(index)) for index in results]
+    def _as_is(self, index: int) -> tuple[Mapping[str, Any], int]:
+        return self.messages[index].value, self.messages[index].tokens
+
+    def _sentence(self, gap: Sequence[Step]) -> str:
+        tools = Counter(tool_name(call.name) for step in gap for call in step.calls)
+        ids = [recall_id(self.position(index)) for step in gap for index in step.answered]
         shown = ids if len(ids) <= _SHOWN_IDS else [*ids[: _SHOWN_IDS - 1], "…", ids[-1]]
         names = [f"{name} x{count}" if count > 1 else name for name, count in list(tools.items())[:_SHOWN_TOOLS]]
         return self.wording.gap.format(
             messages=sum(len(step.indexes) for step in gap),
-            calls=sum(tools.values()),
+            calls=tools.total(),
             tools=", ".join(names + (["…"] if len(tools) > _SHOWN_TOOLS else [])),
             ids=", ".join(shown),
         )
 
     def _with_text(self, index: int, text: str) -> tuple[Mapping[str, Any], int]:
         """A result holding other text, unless the original is no larger; counted anew."""
-        if (index, text) not in self.rendered:
-            value = with_text(self.messages[index].value, text)
-            tokens = count_message(value, self.encode)
-            original = self.messages[index]
-            smaller = tokens < original.tokens
-            self.rendered[index, text] = (value, tokens) if smaller else (original.value, original.tokens)
-        return self.rendered[index, text]
-
-    def _position(self, index: int) -> int:
-        return self.messages[index].position
+        value = with_text(self.messages[index].value, text)
+        tokens = count_message(value, self.encode)
+        return (value, tokens) if tokens < self.messages[index].tokens else self._as_is(index)
 
 
 def compose(
@@ -174,8 +184,7 @@ def compose(
     total = sum(message.tokens for message in messages)
     if beside + total <= budget.ceiling:
         return View(tuple(m.value for m in messages), total, Fit.FITS, NO_CUT, stable_until=settled(messages))
-    composer = _read(messages, encode)
-    return _search(composer, budget.ceiling - beside, budget.target - beside, cut)
+    return _search(_Composer(messages, encode), budget.ceiling - beside, budget.target - beside, cut)
 
 
 def settled(messages: Sequence[Message]) -> int:
@@ -185,75 +194,47 @@ def settled(messages: Sequence[Message]) -> int:
     return max(frontier + 1, leading)
 
 
-def _read(messages: Sequence[Message], encode: Encode) -> _Composer:
-    history = read_history([message.value for message in messages])
-    sample = next((text_of(m.value) for m in messages if m.role == "user"), "")
-    composer = _Composer(messages, encode, history, wording_for(sample))
-    composer.droppable = [step for step in history.steps if _is_droppable(step, history, messages)]
-    composer.turn_ends = [i for i, role in enumerate(history.roles) if role == "user" and i > 0]
-    return composer
-
-
-def _is_droppable(step: Step, history: History, messages: Sequence[Message]) -> bool:
-    """Not the newest step, nothing unread, nothing pinned, no call that may still be answered."""
-    if step.start == history.last_assistant and (history.last_user < step.start or step.open or step.answered):
-        return False
-    if step.open and step.start > history.last_user:
-        return False
-    return not any(history.is_unread(index) or messages[index].pinned for index in step.indexes)
-
-
 def _search(composer: _Composer, room: int, target: int, remembered: Cut | None) -> View:
     if remembered is not None and remembered != NO_CUT:
-        kept, left_out = composer.render(remembered, {})
+        kept = composer.render(remembered, {})
         if _tokens(kept) <= room:
-            return _view(composer, kept, Fit.SHORTENED, remembered, left_out)
-    steps = _lowest(
-        composer,
-        [Cut(steps=composer.messages[step.start].position + 1) for step in composer.droppable],
-        min(room, target),
-    )
-    kept, left_out = composer.render(steps, {})
+            return _view(composer, kept, Fit.SHORTENED, remembered)
+    ends = [composer.position(step.start) + 1 for step in composer.droppable]
+    steps = _lowest(composer, [Cut(steps=end) for end in ends], min(room, target), {})
+    kept = composer.render(steps, {})
     if _tokens(kept) <= room:
-        return _view(composer, kept, Fit.SHORTENED, steps, left_out)
+        return _view(composer, kept, Fit.SHORTENED, steps)
     shortened = _shorten_unread(composer, kept, room)
-    kept, left_out = composer.render(steps, shortened)
-    if _tokens(kept) <= room:
-        return _view(composer, kept, Fit.SHORTENED, steps, left_out)
-    return _drop_turns(composer, steps, shortened, room)
+    cut = _lowest(composer, [steps, *_turn_cuts(composer, steps)], room, shortened)
+    kept = composer.render(cut, shortened)
+    return _view(composer, kept, Fit.SHORTENED if _tokens(kept) <= room else Fit.IMPOSSIBLE, cut)
 
 
-def _drop_turns(
-    composer: _Composer, steps: Cut, shortened: Mapping[int, tuple[Mapping[str, Any], int]], room: int
-) -> View:
-    ends = [composer.messages[index].position for index in composer.turn_ends if index <= composer.history.last_user]
-    last = ends[-1] if ends else 0
-    cuts = [Cut(steps.steps, end) for end in ends] + [Cut(steps.steps, last, carriers=False)]
-    for candidate in cuts:
-        kept, left_out = composer.render(candidate, shortened)
-        if _tokens(kept) <= room:
-            return _view(composer, kept, Fit.SHORTENED, candidate, left_out)
-    kept, left_out = composer.render(cuts[-1], shortened)
-    return _view(composer, kept, Fit.IMPOSSIBLE, cuts[-1], left_out)
+def _turn_cuts(composer: _Composer, steps: Cut) -> list[Cut]:
+    """Ever more whole turns left out, at last the carriers of the turn that stays."""
+    users = [index for index, role in enumerate(composer.history.roles) if role == "user" and index > 0]
+    starts = [composer.position(index) for index in users]
+    return [
+        *(Cut(steps.steps, start) for start in starts),
+        Cut(steps.steps, starts[-1] if starts else 0, carriers=False),
+    ]
 
 
-def _lowest(composer: _Composer, cuts: Sequence[Cut], room: int) -> Cut:
+def _lowest(composer: _Composer, cuts: Sequence[Cut], room: int, shortened: Shown) -> Cut:
     """The first cut whose view fits, found by bisection; else the last one."""
     if not cuts:
         return NO_CUT
     low, high = 0, len(cuts) - 1
     while low < high:
         middle = (low + high) // 2
-        if _tokens(composer.render(cuts[middle], {})[0]) <= room:
+        if _tokens(composer.render(cuts[middle], shortened)) <= room:
             high = middle
         else:
             low = middle + 1
     return cuts[low]
 
 
-def _shorten_unread(
-    composer: _Composer, kept: Sequence[tuple[int, Mapping[str, Any], int]], room: int
-) -> dict[int, tuple[Mapping[str, Any], int]]:
+def _shorten_unread(composer: _Composer, kept: Sequence[Row], room: int) -> dict[int, tuple[Mapping[str, Any], int]]:
     """Unread results as head and tail, the largest first, each only as far as needed."""
     excess = _tokens(kept) - room
     unread = [index for index, _, _ in kept if composer.history.is_unread(index)]
@@ -286,9 +267,7 @@ def _shorten(composer: _Composer, index: int, wanted: int) -> tuple[Mapping[str,
         chars = min(chars - 1, int(chars * 0.8))
 
 
-def _view(
-    composer: _Composer, kept: Sequence[tuple[int, Mapping[str, Any], int]], fit: Fit, cut: Cut, left_out: int
-) -> View:
+def _view(composer: _Composer, kept: Sequence[Row], fit: Fit, cut: Cut) -> View:
     same = next(
         (
             order
@@ -297,9 +276,15 @@ def _view(
         ),
         len(kept),
     )
-    stable = min(same, settled(composer.messages))
-    return View(tuple(value for _, value, _ in kept), _tokens(kept), fit, cut, left_out, stable)
+    return View(
+        messages=tuple(value for _, value, _ in kept),
+        tokens=_tokens(kept),
+        fit=fit,
+        cut=cut,
+        left_out=len(composer.messages) - len(kept),
+        stable_until=min(same, settled(composer.messages)),
+    )
 
 
-def _tokens(kept: Sequence[tuple[int, Mapping[str, Any], int]]) -> int:
+def _tokens(kept: Sequence[Row]) -> int:
     return sum(tokens for _, _, tokens in kept)

@@ -1,0 +1,63 @@
+"""Reading recorded conversations: JSON lines or gzip, one session a line, or a plain message list."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compactor.exceptions import ConfigurationError
+from compactor.json_values import is_array, is_object
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One recorded session: its messages as recorded, and the tools sent beside them."""
+
+    id: str
+    messages: list[Any]
+    tools: list[Any] | None = None
+
+
+def read_recordings(paths: list[Path]) -> Iterator[Recording]:
+    """Every session of every file, in order. Raises ConfigurationError naming file and line."""
+    for path in paths:
+        yield from _sessions(path)
+
+
+def _sessions(path: Path) -> Iterator[Recording]:
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path.name}: cannot be read ({type(error).__name__}).") from None
+    name = path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
+    whole = _parse(text)
+    if whole is not None:
+        yield _recording(whole, name, f"{path.name}")
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            value = _parse(line)
+            yield _recording(value, f"{name}-{number}", f"{path.name}, line {number}")
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _recording(value: Any, name: str, where: str) -> Recording:
+    if is_array(value):
+        return Recording(name, list(value))
+    if is_object(value) and is_array(value.get("messages")):
+        tools = value.get("tools")
+        return Recording(str(value.get("id") or name), list(value["messages"]), list(tools) if is_array(tools) else None)
+    raise ConfigurationError(
+        f"{where}: expected a JSON list of chat messages, or an object with 'messages' (and 'tools', 'id')."
+    )
