@@ -1,0 +1,153 @@
+"""Both clients and both stores behind one blocking face, so that each promise is checked through both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from compactor import AsyncCompactor, AsyncSession, Compactor, Context, ModelConfig, Outcome, Receipt, Status, Verdict
+from compactor.commands.command import Command
+from compactor.session import WaitFor
+from compactor.settings import Settings
+from compactor.store import AsyncStore, Store
+
+T = TypeVar("T")
+KINDS = ("blocking", "asyncio")
+
+
+class SessionClient(Protocol):
+    """What a bot calls on a session."""
+
+    def push(self, messages: Any, idempotency_key: str | None = None) -> Receipt: ...
+    def estimate(
+        self,
+        tools: Any = None,
+        system: str | None = None,
+        response_format: Any = None,
+        max_output_tokens: int | None = None,
+    ) -> Verdict: ...
+    def prepare(
+        self,
+        tools: Any = None,
+        system: str | None = None,
+        response_format: Any = None,
+        max_output_tokens: int | None = None,
+        wait: float = 0.0,
+        wait_for: WaitFor = "fit",
+    ) -> Context: ...
+    def compact(self, wait: float = 0.0) -> Outcome: ...
+    def recall(self, recall_id: str) -> Any: ...
+    def originals(self) -> list[Any]: ...
+    def compactions(self) -> list[Outcome]: ...
+    def status(self) -> Status: ...
+    def clear(self) -> int: ...
+
+
+class Client(Protocol):
+    """What a bot makes once."""
+
+    def session(self, name: str, config: ModelConfig) -> SessionClient: ...
+    def close(self) -> None: ...
+
+
+class StoreClient(Protocol):
+    """Runs commands."""
+
+    def run(self, command: Command[T]) -> T: ...
+    def close(self) -> None: ...
+
+
+class AwaitedSession:
+    """An AsyncSession whose calls are awaited on a loop of the test."""
+
+    def __init__(self, session: AsyncSession, loop: asyncio.Runner) -> None:
+        self._session = session
+        self._loop = loop
+
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run(call)
+
+    def push(self, messages: Any, idempotency_key: str | None = None) -> Receipt:
+        return self._run(self._session.push(messages, idempotency_key))
+
+    def estimate(
+        self,
+        tools: Any = None,
+        system: str | None = None,
+        response_format: Any = None,
+        max_output_tokens: int | None = None,
+    ) -> Verdict:
+        return self._run(self._session.estimate(tools, system, response_format, max_output_tokens))
+
+    def prepare(
+        self,
+        tools: Any = None,
+        system: str | None = None,
+        response_format: Any = None,
+        max_output_tokens: int | None = None,
+        wait: float = 0.0,
+        wait_for: WaitFor = "fit",
+    ) -> Context:
+        return self._run(self._session.prepare(tools, system, response_format, max_output_tokens, wait, wait_for))
+
+    def compact(self, wait: float = 0.0) -> Outcome:
+        return self._run(self._session.compact(wait))
+
+    def recall(self, recall_id: str) -> Any:
+        return self._run(self._session.recall(recall_id))
+
+    def originals(self) -> list[Any]:
+        return self._run(self._session.originals())
+
+    def compactions(self) -> list[Outcome]:
+        return self._run(self._session.compactions())
+
+    def status(self) -> Status:
+        return self._run(self._session.status())
+
+    def clear(self) -> int:
+        return self._run(self._session.clear())
+
+
+class AwaitedClient:
+    """An AsyncCompactor driven to each answer."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._loop = asyncio.Runner()
+        self._memory = AsyncCompactor(settings=settings)
+
+    def session(self, name: str, config: ModelConfig) -> AwaitedSession:
+        return AwaitedSession(self._memory.session(name, config), self._loop)
+
+    def close(self) -> None:
+        self._loop.run(self._memory.close())
+        self._loop.close()
+
+
+class AwaitedStore:
+    """An AsyncStore driven to each answer."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._loop = asyncio.Runner()
+        self._store = AsyncStore(settings)
+
+    def run(self, command: Command[T]) -> T:
+        return self._loop.run(self._store.run(command))
+
+    def close(self) -> None:
+        self._loop.run(self._store.close())
+        self._loop.close()
+
+
+def open_client(kind: str, settings: Settings) -> Client:
+    """A client of one kind; to be closed."""
+    return AwaitedClient(settings) if kind == "asyncio" else Compactor(settings=settings)
+
+
+def open_store(kind: str, settings: Settings) -> StoreClient:
+    """A store of one kind; to be closed."""
+    return AwaitedStore(settings) if kind == "asyncio" else Store(settings)
+
+
+Connect = Callable[[Settings], Client]
