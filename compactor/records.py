@@ -50,15 +50,12 @@ _OPTIONS: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATE
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A message ready to be stored: its JSON bytes and the flags that name the reader."""
+    """A message ready to be stored: its JSON bytes, the flags that name the reader, its fingerprint."""
 
     value: Mapping[str, Any]
     text: bytes
     flags: int
-
-    @property
-    def own(self) -> bytes:
-        return fingerprint(self.value, self.text)
+    own: bytes
 
     def pushed(self, tokens: int, encoding: str) -> bytes:
         """The part of the head that the pusher knows; the script adds time and fingerprints."""
@@ -140,7 +137,7 @@ def encode_message(message: object, *, max_bytes: int) -> Encoded:
             f"message: {len(text)} bytes of JSON, over the limit of {max_bytes}. Shorten it before the push, "
             "or raise COMPACTOR_MAX_MESSAGE_BYTES."
         )
-    return Encoded(value, text, flags)
+    return Encoded(value, text, flags, fingerprint(value, text))
 
 
 def _as_mapping(message: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from uuid import uuid4
 
 from compactor.archive import decompress
-from compactor.budget import Budget
+from compactor.budget import Budget, budget_for
 from compactor.cached_history import EMPTY, CachedHistory, Histories, updated
 from compactor.claims import Claim, Held
 from compactor.commands import claim, prepare, push, read, recall
@@ -78,6 +78,7 @@ class SessionFlows:
         self._ttl_ms = int(self._settings.session_ttl * 1000)
         self._encoding = surroundings.encoding_name(config.model, config.encoding)
         self._encode: Encode | None = None
+        self._pushers_budget = budget_for(config, fixed=PER_REQUEST)  # until a prepare tells tools and system
         self._warned = False
 
     def push(self, messages: object, idempotency_key: str | None = None) -> Flow[Receipt]:
@@ -90,7 +91,6 @@ class SessionFlows:
         size = sum(len(message.text) for message in encoded)
         encode = yield from self._encoder()
         batch = yield from compute(lambda: _count(encoded, encode, self._encoding), heavy=size > HEAVY)
-        budget = judge(self._config, Request(), Fixed(PER_REQUEST, 0), self._encoding).budget
         operation = self._push_operation(encoded, idempotency_key)
         pushed = yield from run(
             push.push(
@@ -100,8 +100,8 @@ class SessionFlows:
                 remember_ms=_OWN_OPERATION_MS if idempotency_key is None else _CALLERS_OPERATION_MS,
                 ttl_ms=self._ttl_ms,
                 max_bytes=self._settings.max_session_bytes,
-                threshold=budget.threshold,
-                fixed=budget.fixed,
+                threshold=self._pushers_budget.threshold,
+                fixed=self._pushers_budget.fixed,
             )
         )
         self._around.unconfirmed.pop(self._session, None)
@@ -109,7 +109,9 @@ class SessionFlows:
         if pushed.total is not None:
             return Receipt(pushed.total, pushed.length, pushed.over, positions)
         total, _ = yield from self._recounted()
-        return Receipt(total, pushed.length, total + budget.fixed >= budget.threshold, positions)
+        return Receipt(
+            total, pushed.length, total + self._pushers_budget.fixed >= self._pushers_budget.threshold, positions
+        )
 
     def _push_operation(self, encoded: Sequence[Encoded], idempotency_key: str | None) -> bytes:
         """The push's name. A push that raised may have been stored: the same messages keep its name."""

@@ -34,3 +34,13 @@ def backend(*, workers: int = 1) -> Iterator[Settings]:
         for child in children:
             child.stop(grace=5)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def server_only() -> Iterator[Settings]:
+    """Settings of a server without a worker: REDIS_URL, else an embedded one that ends with the block."""
+    if os.environ.get("REDIS_URL"):
+        yield read_settings()
+        return
+    with EmbeddedServer() as server:
+        yield read_settings(redis_url=server.url, broker_url=server.url)
