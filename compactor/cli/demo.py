@@ -17,6 +17,7 @@ import typer
 from rich.text import Text
 
 from compactor.budget import budget_for
+from compactor.cli import children
 from compactor.cli.app import app
 from compactor.cli.console import Json, stderr, stdout
 from compactor.cli.demo_agent import Agent, Pace
@@ -25,7 +26,7 @@ from compactor.cli.demo_screen import Screen
 from compactor.cli.demo_watch import Display, JsonLines, Lines
 from compactor.cli.stopping import interrupted_by_sigterm
 from compactor.client import Compactor
-from compactor.embedded import EmbeddedServer, start_worker
+from compactor.embedded import EmbeddedServer
 from compactor.encodings import encoder, encoding_name
 from compactor.exceptions import ConfigurationError
 from compactor.model_config import ModelConfig
@@ -77,7 +78,7 @@ def _run(display: Display) -> Report:
         settings = read_settings(redis_url=server.url, broker_url=server.url, namespace=_NAMESPACE)
         by = _summaries(settings)
         env = {"REDIS_URL": server.url, "CELERY_BROKER_URL": server.url, "COMPACTOR_NAMESPACE": _NAMESPACE}
-        worker = start_worker(env=env, log=folder / "worker.log")
+        worker = children.worker(env=env, log=folder / "worker.log")
         try:
             with Compactor(settings=settings) as memory:
                 display.started(_facts(by))
