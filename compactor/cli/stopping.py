@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
@@ -23,7 +24,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 class StopFlag:
-    """Set by the first SIGTERM or Ctrl-C; a second one interrupts."""
+    """Set by the first SIGTERM, Ctrl-C or hang-up; a second one interrupts."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -31,7 +32,7 @@ class StopFlag:
     @contextmanager
     def listening(self) -> Generator[None, None, None]:
         """Within the block, signals set the flag."""
-        before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, self._ask) for number in _stop_signals()}
         try:
             yield
         finally:
@@ -42,3 +43,11 @@ class StopFlag:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+
+
+def _stop_signals() -> list[signal.Signals]:
+    """Those that ask for a stop; a hang-up that `nohup` ignores stays ignored."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    return numbers

@@ -47,7 +47,7 @@ class Supervised:
         if time.monotonic() - self.started > _STEADY:
             self.restarts = 0
         self.restarts += 1
-        return min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (self.restarts - 1))
+        return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (self.restarts - 1))
 
 
 @dataclass(slots=True)

@@ -77,15 +77,18 @@ def _password(given: str | None) -> tuple[str, bool]:
 def _run(parts: Parts, flag: StopFlag, *, shown_password: str | None, json: bool) -> None:
     supervisor = Supervisor(lambda text: stderr.print(Text(text), soft_wrap=True))
     try:
+        if not json:
+            supervisor.say("starting")
         settings = start(parts, supervisor, flag)
         if not flag.asked:
             ready = _ready(parts, settings, supervisor, shown_password)
-            print_json(ready) if json else _announce(ready)
+            print_json(ready) if json else _announce(ready, started=parts.url is not None)
         supervisor.keep_running(flag)
         supervisor.say("stopping; a compaction that runs may end first (Ctrl-C again: at once)")
         supervisor.stop(settings.stop_grace)
     except KeyboardInterrupt:
         supervisor.say("stopping at once")
+        raise typer.Exit(130) from None
     finally:
         supervisor.stop(_HASTY)
 
@@ -108,7 +111,7 @@ def _ready(parts: Parts, settings: Settings, supervisor: Supervisor, shown_passw
     return ready
 
 
-def _announce(ready: dict[str, Any]) -> None:
+def _announce(ready: dict[str, Any], *, started: bool) -> None:
     flower = "not started"
     if "flower_url" in ready:
         password = ready.get("flower_password", "as configured")
@@ -127,9 +130,8 @@ def _announce(ready: dict[str, Any]) -> None:
         if text:
             table.add_row(name, Text(text))
     stdout.print(table)
-    stdout.print(
-        Text.assemble(("ready", "bold green"), f": set REDIS_URL={ready['redis_url']} for your bot; Ctrl-C stops")
-    )
+    hint = f"set REDIS_URL={ready['redis_url']} for your bot" if started else "your bot uses the same REDIS_URL"
+    stdout.print(Text.assemble(("ready", "bold green"), f": {hint}; Ctrl-C stops"))
 
 
 def _without_secret(url: str) -> str:
