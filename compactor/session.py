@@ -90,7 +90,7 @@ class SessionFlows:
             return Receipt(seen.history, seen.length, seen.over_threshold)
         size = sum(len(message.text) for message in encoded)
         encode = yield from self._encoder()
-        batch = yield from compute(lambda: _count(encoded, encode, self._encoding), heavy=size > HEAVY)
+        batch = yield from self._batch(encoded, encode, size)
         operation = self._push_operation(encoded, idempotency_key)
         pushed = yield from run(
             push.push(
@@ -112,6 +112,11 @@ class SessionFlows:
         return Receipt(
             total, pushed.length, total + self._pushers_budget.fixed >= self._pushers_budget.threshold, positions
         )
+
+    def _batch(self, encoded: Sequence[Encoded], encode: Encode, size: int) -> Flow[push.Batch]:
+        if size <= HEAVY:
+            return _count(encoded, encode, self._encoding)
+        return (yield from compute(lambda: _count(encoded, encode, self._encoding), heavy=True))
 
     def _push_operation(self, encoded: Sequence[Encoded], idempotency_key: str | None) -> bytes:
         """The push's name. A push that raised may have been stored: the same messages keep its name."""

@@ -87,8 +87,8 @@ def _push(memory: Compactor, settings: Settings, rounds: int) -> Ratio:
 
         def floor() -> float:
             message = next(messages)
-            text = encode_message(message, max_bytes=1 << 20).text
             started = time.perf_counter()
+            text = encode_message(message, max_bytes=1 << 20).text
             count_message(message, encode)
             counted = time.perf_counter()
             store.client.rpush(key, text)
