@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import ast
-import base64
-import http.client
 import itertools
-import json
 import re
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import quote
 
 import psutil
@@ -25,72 +21,22 @@ import redis
 from compactor.client import Compactor, Session
 from compactor.commands.command import session_keys
 from compactor.dispatch import TASK, Dispatcher
-from compactor.embedded import Child, EmbeddedServer, free_port, start_flower, start_worker
+from compactor.embedded import Child, EmbeddedServer, start_flower, start_worker
 from compactor.exceptions import ConfigurationError
-from compactor.model_config import ModelConfig
 from compactor.models import CompactionId, SessionId
 from compactor.settings import Settings, read_settings
 from compactor.testing import Answer, ModelServer, summary
 from tests.acceptance.browser import Browser
+from tests.acceptance.watched import FLOWER_PASSWORD, PATIENCE, TEXT, Flower, converse, eventually, has_ended, watch
 
 pytest.importorskip("flower", reason="Flower is not installed: pip install 'compactor[worker]'")
 
-TEXT: Final = "conversationfalcon7731"  # letters and digits only, so that no escaping can hide it
 API_KEY: Final = "sk-keyfalcon7731"
 URL_PASSWORD: Final = "urlfalcon7731"
 REDIS_PASSWORD: Final = "redisfalcon7731"
-FLOWER_PASSWORD: Final = "flowerfalcon7731"
 SECRETS: Final = (TEXT, API_KEY, URL_PASSWORD, REDIS_PASSWORD, FLOWER_PASSWORD)
 OPEN: Final = {"/metrics", "/healthcheck", "/static/css/flower.css", "/logout", "/login", "/nowhere"}
-PATIENCE: Final = 60.0  # seconds
-T = TypeVar("T")
 CLIENTS: Final[Any] = redis.Redis  # its own types are partially unknown
-
-
-def eventually(look: Callable[[], T | None], what: str) -> T:
-    """The first answer of `look` that is true."""
-    until = time.monotonic() + PATIENCE
-    while not (seen := look()):
-        assert time.monotonic() < until, f"never seen: {what}"
-        time.sleep(0.05)
-    return seen
-
-
-@dataclass
-class Flower:
-    """A Flower that runs, asked over HTTP."""
-
-    child: Child
-    port: int
-
-    def ask(self, path: str, *, method: str = "GET", password: str | None = FLOWER_PASSWORD) -> tuple[int, str]:
-        """Status and body of one request."""
-        token = base64.b64encode(f"flower:{password}".encode()).decode()
-        headers = {"Authorization": f"Basic {token}"} if password is not None else {}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        try:
-            connection.request(method, path, headers=headers)
-            response = connection.getresponse()
-            return response.status, response.read().decode("utf-8", "replace")
-        finally:
-            connection.close()
-
-    def json(self, path: str) -> Any:
-        status, body = self.ask(path)
-        assert status == 200, (path, status, body)
-        return json.loads(body)
-
-    def task(self, session: str, holds: Callable[[Mapping[str, Any]], object] = bool) -> dict[str, Any]:
-        """The task of a session, as soon as it is as wanted."""
-
-        def look() -> dict[str, Any] | None:
-            tasks: dict[str, dict[str, Any]] = self.json("/api/tasks")
-            return next((task for task in tasks.values() if session in (task["args"] or "") and holds(task)), None)
-
-        return eventually(look, f"the task of {session}")
-
-    def url(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.port}{path}"
 
 
 @dataclass
@@ -106,18 +52,6 @@ class Office:
 
     def session(self, name: str, results: int) -> Session:
         return converse(self.memory, name, results)
-
-
-def converse(memory: Compactor, name: str, results: int) -> Session:
-    """A session with so many tool results; 14 exceed the ceiling of 8K, 8 only the threshold."""
-    session = memory.session(name, ModelConfig("gpt-4o", 8))
-    session.push([{"role": "system", "content": f"You are {TEXT}"}, {"role": "user", "content": f"Find {TEXT}"}])
-    for index in range(results):
-        call = {"id": f"c{index}", "type": "function", "function": {"name": "grep", "arguments": f'"{TEXT}"'}}
-        rows = "\n".join(f"src/file{index}_{row}.py:{row * 7}: {TEXT}_{row} = {row * index}" for row in range(40))
-        session.push({"role": "assistant", "content": None, "tool_calls": [call]})
-        session.push({"role": "tool", "tool_call_id": f"c{index}", "content": rows})
-    return session
 
 
 @pytest.fixture(scope="module")
@@ -148,12 +82,6 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
             worker.stop()
 
 
-def watch(env: Mapping[str, str], folder: Path, port: int | None = None) -> Flower:
-    port = port or free_port()
-    log, db = folder / "flower.log", folder / "flower.db"
-    return Flower(start_flower(env=env, log=log, port=port, password=FLOWER_PASSWORD, db=db), port)
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with Browser(user="flower", password=FLOWER_PASSWORD) as opened:
@@ -173,10 +101,6 @@ def ended(office: Office) -> dict[str, dict[str, Any]]:
         office.ended["crashed"] = office.flower.task("acme/crashed", has_ended)
         office.ended["failed"] = office.flower.task("acme/failed", has_ended)
     return office.ended
-
-
-def has_ended(task: Mapping[str, Any]) -> bool:
-    return task["state"] in ("SUCCESS", "FAILURE")
 
 
 def crash(office: Office, name: str) -> None:
@@ -294,7 +218,7 @@ def addresses(tasks: list[str], worker: str) -> list[str]:
     paths: list[str] = []
     table: list[Any] = handlers
     for handler in table:
-        pattern = str(getattr(handler, "regex", None) and handler.regex.pattern or handler[0]).rstrip("$?")
+        pattern = str((getattr(handler, "regex", None) and handler.regex.pattern) or handler[0]).rstrip("$?")
         path = "/nowhere" if pattern == ".*" else pattern.rstrip("/") or "/"
         names = next((names for part, names in subjects.items() if part in path), tasks)
         filled = [re.sub(r"\(\.[+*]\)", quote(name), path) for name in names]

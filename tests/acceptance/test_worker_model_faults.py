@@ -1,0 +1,189 @@
+"""A model that misbehaves: each fault ends in a typed outcome, and never in a lost or wrong message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import redis
+
+from compactor import Code, Outcome, Session
+from compactor.commands.command import session_keys
+from compactor.models import Kind, SessionId
+from compactor.records import PROVISIONAL, Record, unpack
+from compactor.testing import ModelServer, summary
+from compactor.validity import faults
+from tests.acceptance.conftest import Service
+from tests.acceptance.scripted_model import long_talk, requests_with
+from tests.acceptance.waiting import wait_until
+from tests.integration.conversations import SMALL
+
+CONFIGURATION = {"unauthorized": "unauthorized", "forbidden": "unauthorized", "not-found": "not_found"}
+PASSING = {
+    "rate-limited": "rate_limited",
+    "server-error": "server_error",
+    "html": "server_error",
+    "slow": "timeout",
+}
+REPLIES = ("empty", "null", "no-choices", "refuses", "calls-a-tool", "cut-off")
+BELOW, ABOVE = 7, 10  # steps: between threshold and ceiling, above the ceiling
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One session whose model misbehaves, from push to outcome."""
+
+    session: Session
+    name: str
+    pushed: list[dict[str, Any]]
+    before: list[bytes]
+    outcome: Outcome
+    records: list[bytes]
+
+    def read(self) -> list[Record]:
+        return [unpack(row) for row in self.records]
+
+
+@pytest.fixture(scope="module")
+def cases(modelled: Service) -> Iterator[dict[tuple[str, int], Case]]:
+    """Every fault below and above the ceiling, all in flight at once: each waits for the others' time."""
+    names = [*CONFIGURATION, *PASSING, *REPLIES]
+    with redis.Redis.from_url(modelled.settings.redis_url.get_secret_value()) as raw:
+        begun = [begin(modelled, raw, name, steps) for name in names for steps in (BELOW, ABOVE)]
+        yield {(name, steps): finish(modelled, raw, name, *rest) for name, steps, *rest in begun}
+
+
+def rows_of(service: Service, raw: Any, name: str) -> list[bytes]:
+    keys = session_keys(service.settings.namespace, SessionId(name))
+    return list(raw.lrange(keys.messages, 0, -1))
+
+
+def begin(service: Service, raw: Any, fault: str, steps: int) -> tuple[str, int, Session, str, Any, list[bytes]]:
+    name = f"faults/{fault}-{steps}"
+    session = service.memory.session(name, SMALL)
+    session.clear()
+    pushed = long_talk(steps, fault, f"mark-{fault}-{steps}")
+    session.push(pushed)
+    before = rows_of(service, raw, name)
+    verdict = session.prepare().verdict
+    assert verdict.compaction == "queued"
+    assert (verdict.total > verdict.ceiling) == (steps == ABOVE)
+    return fault, steps, session, name, pushed, before
+
+
+def finish(service: Service, raw: Any, fault: str, session: Session, name: str, pushed: Any, before: Any) -> Case:
+    outcome = wait_until(lambda: session.status().last, seconds=30, what=f"the outcome of {fault}")
+    return Case(session, name, pushed, before, outcome, rows_of(service, raw, name))
+
+
+@pytest.mark.parametrize("fault", CONFIGURATION)
+def test_a_wrong_key_or_model_fails_at_once_and_leaves_the_history_byte_for_byte(
+    cases: dict[tuple[str, int], Case], modelled: Service, model: ModelServer, fault: str
+) -> None:
+    case = cases[fault, BELOW]
+    assert (case.outcome.outcome, case.outcome.reason) == (Code.SUMMARIZER_FAILED, CONFIGURATION[fault])
+    assert case.records == case.before
+    assert case.session.prepare().verdict.compaction == "held(summarizer_failed)"
+    asked = requests_with(model, f"mark-{fault}-{BELOW}")
+    assert 0 < len(asked) == len({body["messages"][1]["content"] for body in asked}), "each result was tried once"
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_a_fault_that_may_pass_is_retried_then_leaves_the_history_byte_for_byte(
+    cases: dict[tuple[str, int], Case], modelled: Service, model: ModelServer, fault: str
+) -> None:
+    case = cases[fault, BELOW]
+    assert (case.outcome.outcome, case.outcome.reason) == (Code.SUMMARIZER_FAILED, PASSING[fault])
+    assert case.records == case.before
+    assert case.session.prepare().verdict.compaction == "held(summarizer_failed)"
+    asked = requests_with(model, f"mark-{fault}-{BELOW}")
+    assert len(asked) == 2 * len({body["messages"][1]["content"] for body in asked}), "each result was tried twice"
+    log = modelled.worker.tail(1_000_000)
+    assert f"compactor.compact_session[{case.outcome.id}] retry: Retry in" in log
+
+
+@pytest.mark.parametrize("fault", [*CONFIGURATION, *PASSING])
+def test_above_the_ceiling_a_provisional_extract_stands_in(cases: dict[tuple[str, int], Case], fault: str) -> None:
+    case = cases[fault, ABOVE]
+    outcome = case.outcome
+    assert outcome.outcome is Code.APPLIED
+    assert (outcome.by_model, outcome.by_extract) == (0, outcome.items)
+    assert outcome.reached
+    for position in outcome.positions:
+        record = case.read()[position]
+        assert (record.kind, bool(record.flags & PROVISIONAL)) == (Kind.EXTRACT, True)
+    context = case.session.prepare()
+    assert context.verdict.fit == "fits"
+    assert not faults(context.messages)
+
+
+@pytest.mark.parametrize("steps", [BELOW, ABOVE])
+@pytest.mark.parametrize("fault", REPLIES)
+def test_a_reply_that_fails_its_checks_is_replaced_by_an_extract(
+    cases: dict[tuple[str, int], Case], fault: str, steps: int
+) -> None:
+    case = cases[fault, steps]
+    outcome = case.outcome
+    assert outcome.outcome is Code.APPLIED
+    assert (outcome.by_model, outcome.by_extract) == (0, outcome.items)
+    for position in outcome.positions:
+        record = case.read()[position]
+        assert (record.kind, bool(record.flags & PROVISIONAL)) == (Kind.EXTRACT, False)
+
+
+def test_nothing_is_lost_whatever_the_fault(cases: dict[tuple[str, int], Case]) -> None:
+    for case in cases.values():
+        assert case.session.originals() == case.pushed
+        changed = [i for i, (old, new) in enumerate(zip(case.before, case.records, strict=True)) if old != new]
+        assert tuple(changed) == case.outcome.positions
+        assert {case.pushed[position]["role"] for position in changed} <= {"tool"}
+
+
+def test_a_retry_after_a_rate_limit_waits_as_long_as_the_server_asked(
+    cases: dict[tuple[str, int], Case], modelled: Service
+) -> None:
+    case = cases["rate-limited", BELOW]
+    assert f"[{case.outcome.id}] retry: Retry in 1.0s: SummarizerRateLimited('rate_limited')" in modelled.worker.tail(
+        1_000_000
+    )
+
+
+def test_a_session_whose_model_failed_is_compacted_when_somebody_asks_and_the_model_is_well(
+    modelled: Service, model: ModelServer
+) -> None:
+    session = modelled.session("faults/recovers", SMALL)
+    session.push(long_talk(BELOW, "unauthorized", "mark-recovers"))
+    session.prepare()
+    assert wait_until(lambda: session.status().last).outcome is Code.SUMMARIZER_FAILED
+    model.script.extend([summary()] * 8)
+    try:
+        outcome = session.compact(wait=20)
+    finally:
+        model.script.clear()
+    assert outcome.outcome is Code.APPLIED
+    assert outcome.by_model == outcome.items
+
+
+@pytest.mark.parametrize(
+    ("manner", "rejected", "instead"),
+    [
+        ("wants-max_tokens", "max_completion_tokens", "max_tokens"),
+        ("wants-no-response_format", "response_format", None),
+        ("wants-no-temperature", "temperature", None),
+    ],
+)
+def test_a_parameter_that_the_server_rejects_is_learnt_once(
+    modelled: Service, model: ModelServer, manner: str, rejected: str, instead: str | None
+) -> None:
+    for attempt, mark in enumerate((f"mark-first-{rejected}", f"mark-second-{rejected}")):
+        session = modelled.session("faults/learns", SMALL)
+        session.push(long_talk(ABOVE, manner, mark))
+        outcome = session.compact(wait=20)
+        assert (outcome.outcome, outcome.by_model) == (Code.APPLIED, outcome.items)
+        asked = requests_with(model, mark)
+        accepted = [body for body in asked if rejected not in body]
+        assert len(accepted) == outcome.items
+        assert all(instead in body for body in accepted if instead)
+        assert attempt == 0 or len(asked) == outcome.items, "known from the first time on"

@@ -1,0 +1,38 @@
+"""Worker processes with time limits that a test can wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from compactor.embedded import Child, start_worker
+from compactor.settings import Settings, read_settings
+from compactor.testing import ModelServer
+
+SHORT = {
+    "call_connect_timeout": 0.5,
+    "call_timeout": 2.0,
+    "compaction_deadline": 3.0,
+    "claim_lease": 4.0,
+    "visibility_timeout": 6.0,
+    "stop_grace": 5.0,
+    "max_attempts": 2,
+}
+
+
+def short_settings(redis_url: str, namespace: str, *, broker_url: str | None = None) -> Settings:
+    """Settings under which every limit of a compaction runs out within seconds."""
+    return read_settings(redis_url=redis_url, broker_url=broker_url, namespace=namespace, **SHORT)
+
+
+def started(settings: Settings, log: Path, *, model: ModelServer | None = None, options: Sequence[str] = ()) -> Child:
+    """A ready worker process on these settings; with a model, or without one for extracts."""
+    env = {
+        "REDIS_URL": settings.redis_url.get_secret_value(),
+        "CELERY_BROKER_URL": settings.broker,
+        "COMPACTOR_NAMESPACE": settings.namespace,
+        **{f"COMPACTOR_{name.upper()}": str(getattr(settings, name)) for name in SHORT},
+    }
+    if model is not None:
+        env |= {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "test", "COMPACTOR_SUMMARIZER_MODEL": "cheap"}
+    return start_worker(env=env, log=log, concurrency=32, options=options)
