@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 from celery import Celery
+from celery.signals import worker_init
 from kombu import Queue
 
 from compactor.dispatch import TASK, broker_options, queue_name
+from compactor.exceptions import ConfigurationError, StoreUnavailableError
+from compactor.server_check import Level, check_server, refuse_unsafe
 from compactor.settings import Settings, read_settings
+from compactor.store import Store
+
+_log = logging.getLogger("compactor")
 
 
 def make_app(settings: Settings) -> Celery:
@@ -42,3 +51,21 @@ def make_app(settings: Settings) -> Celery:
 
 
 app = make_app(read_settings())
+
+
+@worker_init.connect
+def refuse_an_unsafe_server(**_: Any) -> None:
+    """Ends the start on a server that evicts sessions; Celery swallows exceptions of signals, not SystemExit."""
+    settings = read_settings()
+    try:
+        with Store(settings) as store:
+            findings = check_server(store, settings)
+        for finding in findings:
+            if finding.level is Level.WARNING:
+                _log.warning("redis: %s. %s", finding.text, finding.advice)
+        refuse_unsafe(findings)
+    except StoreUnavailableError as error:
+        _log.warning("start check left out: %s", error)
+    except ConfigurationError as error:
+        _log.critical("%s", error)
+        raise SystemExit(1) from None
