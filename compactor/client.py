@@ -6,12 +6,10 @@ import asyncio
 import time
 from typing import Any, Self, TypeVar
 
-from cachetools import LRUCache
-
 from compactor.dispatch import Dispatcher
 from compactor.effects import Compute, Effect, Flow, Pause, Publish, Run
 from compactor.encodings import encoder, encoding_name
-from compactor.histories import CountedRequests, LruHistories
+from compactor.histories import LockedCache, LruHistories
 from compactor.judging import Request
 from compactor.model_config import ModelConfig
 from compactor.models import Context, Outcome, Receipt, Status, Verdict, session_id
@@ -29,8 +27,8 @@ def _surroundings(settings: Settings) -> Surroundings:
         encoding_name=encoding_name,
         encoder=encoder,
         clock=time.monotonic,
-        count_fixed=CountedRequests(),
-        unconfirmed=LRUCache(4096),
+        counted=LockedCache(256),
+        unconfirmed=LockedCache(4096),
     )
 
 

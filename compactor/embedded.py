@@ -30,6 +30,15 @@ _WITH_PARENT: Final = (
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
 START_TIMEOUT: Final = 30.0  # seconds
+FLOWER_OPTIONS: Final = (  # wherever it is started, so also in Procfile and docker-compose.yml
+    "--read_only=True",
+    "--persistent=True",
+    "--state_save_interval=5000",
+    "--max_tasks=10000",
+    "--purge_offline_workers=86400",
+    # There is one task name, so it may stand far right; the id is the link to a task and must not.
+    "--tasks_columns=state,args,result,received,runtime,retries,uuid,worker,name,exception",
+)
 
 
 def free_port() -> int:
@@ -193,13 +202,8 @@ def start_flower(*, env: Mapping[str, str], log: Path, port: int, password: str,
         raise ConfigurationError(
             "flower: its password must be printable ASCII without spaces and commas, and not empty."
         )
-    arguments = [
-        *(sys.executable, "-m", "celery", "-A", "workers", "flower", "--address=127.0.0.1", f"--port={port}"),
-        *("--read_only=True", "--persistent=True", f"--db={db}", "--state_save_interval=5000", "--max_tasks=10000"),
-        "--purge_offline_workers=86400",
-        # One task name, so it may stand far right; the id links to the task and must not.
-        "--tasks_columns=state,args,result,received,runtime,retries,uuid,worker,name,exception",
-    ]
+    arguments = [sys.executable, "-m", "celery", "-A", "workers", "flower", "--address=127.0.0.1", f"--port={port}"]
+    arguments += [f"--db={db}", *FLOWER_OPTIONS]
     child = Child(arguments, log=log, env={**env, "FLOWER_BASIC_AUTH": f"flower:{password}"})
     child.wait_until(lambda: "Visit me at" in child.tail(20_000) and _listens(port), "flower")
     return child

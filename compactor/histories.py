@@ -1,17 +1,17 @@
-"""What one process keeps between calls: histories it read, and fixed parts it counted."""
+"""What one process keeps between calls: histories it read, and small answers it can use again."""
 
 from __future__ import annotations
 
 import threading
-from typing import Final
+from collections.abc import Iterator, MutableMapping
+from typing import Final, TypeVar
 
 from cachetools import LRUCache
 
 from compactor.cached_history import CachedHistory
-from compactor.encodings import encoder
-from compactor.judging import Fixed, Request, count_fixed
-from compactor.tokens import json_text
 
+K = TypeVar("K")
+V = TypeVar("V")
 _OVERHEAD: Final = 3  # times the JSON: what parsed messages weigh in memory, measured on the shared sessions
 _ENTRY: Final = 2_048  # bytes
 
@@ -38,21 +38,28 @@ class LruHistories:
                 self._cache.pop(key, None)
 
 
-class CountedRequests:
-    """Counts what stands beside a history once: bots send the same tools and system text every turn."""
+class LockedCache(MutableMapping[K, V]):
+    """A bounded mapping for threads; the least recently used entries go first."""
 
-    def __init__(self) -> None:
-        self._cache: LRUCache[tuple[str, str | None, str, str], Fixed] = LRUCache(256)
+    def __init__(self, most: int) -> None:
+        self._cache: LRUCache[K, V] = LRUCache(most)
         self._lock = threading.Lock()
 
-    def __call__(self, request: Request, encoding: str) -> Fixed:
-        tools = "" if request.tools is None else json_text(request.tools)
-        form = "" if request.response_format is None else json_text(request.response_format)
-        key = (encoding, request.system, tools, form)
+    def __getitem__(self, key: K) -> V:
         with self._lock:
-            known = self._cache.get(key)
-        if known is None:
-            known = count_fixed(request, encoder(encoding))
-            with self._lock:
-                self._cache[key] = known
-        return known
+            return self._cache[key]
+
+    def __setitem__(self, key: K, value: V) -> None:
+        with self._lock:
+            self._cache[key] = value
+
+    def __delitem__(self, key: K) -> None:
+        with self._lock:
+            del self._cache[key]
+
+    def __iter__(self) -> Iterator[K]:
+        with self._lock:
+            return iter(list(self._cache))
+
+    def __len__(self) -> int:
+        return len(self._cache)

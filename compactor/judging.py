@@ -13,7 +13,7 @@ from compactor.commands.prepare import Judgement
 from compactor.exceptions import ConfigurationError
 from compactor.model_config import ModelConfig
 from compactor.models import Fit, Verdict
-from compactor.tokens import PER_REQUEST, Encode, count_json, count_message
+from compactor.tokens import PER_REQUEST, Encode, count_json, count_message, json_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,13 @@ def count_fixed(request: Request, encode: Encode) -> Fixed:
         system=PER_REQUEST + (count_message(message, encode) if message else 0),
         tools=count_json(request.tools, encode) + count_json(request.response_format, encode),
     )
+
+
+def request_key(request: Request, encoding: str) -> tuple[str, ...]:
+    """What the count of a request's fixed part depends on."""
+    tools = "" if request.tools is None else json_text(request.tools)
+    form = "" if request.response_format is None else json_text(request.response_format)
+    return encoding, "" if request.system is None else f"={request.system}", tools, form
 
 
 def judge(config: ModelConfig, request: Request, fixed: Fixed, encoding: str) -> Judgement:

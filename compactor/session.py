@@ -17,13 +17,14 @@ from compactor.claims import Claim, Held
 from compactor.commands import claim, prepare, push, read, recall
 from compactor.commands.command import session_keys
 from compactor.commands.prepare import Judgement, Known, Prepared
+from compactor.commands.push import Batch
 from compactor.compaction import read_messages
-from compactor.effects import Flow, Pause, Publish, compute, run
+from compactor.effects import Flow, Pause, Publish, Run, compute, run
 from compactor.exceptions import DispatchError, InvalidMessageError, StoreUnavailableError
 from compactor.formats.openai import SYSTEM_ROLES
 from compactor.frozen import freeze
 from compactor.json_values import is_array
-from compactor.judging import Fixed, Request, compaction_word, judge, kept_judgement, verdict
+from compactor.judging import Fixed, Request, compaction_word, count_fixed, judge, kept_judgement, request_key, verdict
 from compactor.model_config import ModelConfig
 from compactor.models import (
     Code,
@@ -62,7 +63,7 @@ class Surroundings:
     encoding_name: Callable[[str, str | None], str]
     encoder: Callable[[str], Encode]
     clock: Callable[[], float]
-    count_fixed: Callable[[Request, str], Fixed]
+    counted: MutableMapping[tuple[str, ...], Fixed]
     unconfirmed: MutableMapping[str, tuple[bytes, bytes]]
 
 
@@ -78,6 +79,7 @@ class SessionFlows:
         self._ttl_ms = int(self._settings.session_ttl * 1000)
         self._encoding = surroundings.encoding_name(config.model, config.encoding)
         self._encode: Encode | None = None
+        self._read_load = read.read_load(self._keys, self._encoding)
         self._pushers_budget = budget_for(config, fixed=PER_REQUEST)  # until a prepare tells tools and system
         self._warned = False
 
@@ -113,7 +115,7 @@ class SessionFlows:
             total, pushed.length, total + self._pushers_budget.fixed >= self._pushers_budget.threshold, positions
         )
 
-    def _batch(self, encoded: Sequence[Encoded], encode: Encode, size: int) -> Flow[push.Batch]:
+    def _batch(self, encoded: Sequence[Encoded], encode: Encode, size: int) -> Flow[Batch]:
         if size <= HEAVY:
             return _count(encoded, encode, self._encoding)
         return (yield from compute(lambda: _count(encoded, encode, self._encoding), heavy=True))
@@ -131,10 +133,11 @@ class SessionFlows:
     def estimate(self, request: Request) -> Flow[Verdict]:
         """How full the context would be; reads one hash and never queues."""
         fixed = yield from self._fixed(request)
-        state = yield from run(read.read_state(self._keys, self._encoding))
-        counted = state.totals.get(self._encoding)
-        total, lead_tokens = counted if counted is not None else (yield from self._recounted())
-        budget = self._judge(request, fixed).budget
+        load: read.Load = yield Run(self._read_load)
+        total, lead_tokens = load.total, load.lead_tokens
+        if total is None:
+            total, lead_tokens = yield from self._recounted()
+        budget = self._budget(request, fixed)
         over = fixed.total + total >= budget.threshold
         fits = fixed.total + total <= budget.ceiling
         return verdict(
@@ -142,10 +145,10 @@ class SessionFlows:
             fixed,
             history=total,
             lead_tokens=lead_tokens,
-            length=state.length,
-            compaction=compaction_word(state.claim, state.held, over=over),
+            length=load.length,
+            compaction=compaction_word(load.claim, load.held, over=over),
             fit=Fit.FITS if fits else Fit.SHORTENED,
-            recounted=counted is None,
+            recounted=load.total is None,
         )
 
     def prepare(self, request: Request, *, wait: float = 0.0, wait_for: WaitFor = "fit") -> Flow[Context]:
@@ -346,8 +349,17 @@ class SessionFlows:
         return self._encode
 
     def _fixed(self, request: Request) -> Flow[Fixed]:
-        heavy = request.tools is not None or len(request.system or "") > HEAVY
-        return (yield from compute(lambda: self._around.count_fixed(request, self._encoding), heavy=heavy))
+        """Counts what stands beside the history; bots send the same every turn, so it is counted once."""
+        key = request_key(request, self._encoding)
+        known = self._around.counted.get(key)
+        if known is None:
+            encode = yield from self._encoder()
+            known = yield from compute(lambda: count_fixed(request, encode), heavy=sum(map(len, key)) > HEAVY)
+            self._around.counted[key] = known
+        return known
+
+    def _budget(self, request: Request, fixed: Fixed) -> Budget:
+        return budget_for(self._config, fixed=fixed.total, max_output_tokens=request.max_output_tokens)
 
     def _judge(self, request: Request, fixed: Fixed) -> Judgement:
         return judge(self._config, request, fixed, self._encoding)
@@ -388,9 +400,9 @@ class SessionFlows:
             )
 
 
-def _count(encoded: Sequence[Encoded], encode: Encode, encoding: str) -> push.Batch:
+def _count(encoded: Sequence[Encoded], encode: Encode, encoding: str) -> Batch:
     lead = next((i for i, m in enumerate(encoded) if m.value["role"] not in SYSTEM_ROLES), len(encoded))
-    return push.Batch(encoded, [count_message(m.value, encode) for m in encoded], encoding, lead)
+    return Batch(encoded, [count_message(m.value, encode) for m in encoded], encoding, lead)
 
 
 def _is_worth_waiting(seen: Verdict, wait_for: WaitFor) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from compactor.settings import Settings, read_settings
 
 
 @contextmanager
-def backend(*, workers: int = 1) -> Iterator[Settings]:
+def backend(*, workers: int = 1) -> Generator[Settings]:
     """Settings of a server with a worker. Embedded ones end with the block. Raises EmbeddedServerError."""
     if os.environ.get("REDIS_URL"):
         yield read_settings()
@@ -37,7 +37,7 @@ def backend(*, workers: int = 1) -> Iterator[Settings]:
 
 
 @contextmanager
-def server_only() -> Iterator[Settings]:
+def server_only() -> Generator[Settings]:
     """Settings of a server without a worker: REDIS_URL, else an embedded one that ends with the block."""
     if os.environ.get("REDIS_URL"):
         yield read_settings()

@@ -57,7 +57,8 @@ def _recording(value: Any, name: str, where: str) -> Recording:
         return Recording(name, list(value))
     if is_object(value) and is_array(value.get("messages")):
         tools = value.get("tools")
-        return Recording(str(value.get("id") or name), list(value["messages"]), list(tools) if is_array(tools) else None)
+        listed = list(tools) if is_array(tools) else None
+        return Recording(str(value.get("id") or name), list(value["messages"]), listed)
     raise ConfigurationError(
         f"{where}: expected a JSON list of chat messages, or an object with 'messages' (and 'tools', 'id')."
     )

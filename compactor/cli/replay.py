@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -119,7 +120,7 @@ class _Player:
             self.played.changed += message.get("role") in KEPT_ROLES and record.text != text
 
 
-def play(memory: Compactor, recording: Recording, config: ModelConfig) -> Played:
+def play(memory: Compactor, config: ModelConfig, recording: Recording) -> Played:
     """Plays one recording in a session of its own."""
     name = f"replay/{re.sub(r'[^A-Za-z0-9._-]', '_', recording.id)[:120]}-{secrets.token_hex(4)}"
     player = _Player(memory.session(name, config), recording, Played(recording.id))
@@ -147,7 +148,7 @@ def replay(
     with backend() as settings, Compactor(settings=settings.model_copy(update={"session_ttl": SESSION_TTL})) as memory:
         played: list[Played] = []
         with _progress(len(recordings), quiet=json) as progress, ThreadPoolExecutor(concurrency) as pool:
-            for result in pool.map(lambda recording: play(memory, recording, config), recordings):
+            for result in pool.map(partial(play, memory, config), recordings):
                 played.append(result)
                 progress()
                 if json:
@@ -158,21 +159,35 @@ def replay(
 
 
 @contextmanager
-def _progress(count: int, *, quiet: bool) -> Iterator[Any]:
+def _progress(count: int, *, quiet: bool) -> Generator[Any]:
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=stderr, disable=quiet or not stderr.is_terminal) as bar:
         task = bar.add_task("sessions", total=count)
         yield lambda: bar.advance(task)
 
 
+_SUMS = ("messages", "prepares", "shortened", "impossible", "compactions", "tokens_saved", "lost", "invalid", "changed")
+_COLUMNS = (
+    "session",
+    "messages",
+    "sends",
+    "in the view",
+    "compactions",
+    "outcome",
+    "saved",
+    "lost",
+    "invalid",
+    "changed",
+)
+
+
 def _total(played: Sequence[Played]) -> dict[str, Any]:
-    names = ("messages", "prepares", "shortened", "impossible", "compactions", "tokens_saved", "lost", "invalid", "changed")
-    sums: dict[str, Any] = {name: sum(getattr(row, name) for row in played) for name in names}
+    sums: dict[str, Any] = {name: sum(getattr(row, name) for row in played) for name in _SUMS}
     return {"sessions": len(played), **sums, "outcomes": dict(Counter(row.outcome for row in played).most_common())}
 
 
 def _table(played: Sequence[Played], total: dict[str, Any]) -> None:
-    table = Table("session", "messages", "sends", "in the view", "compactions", "outcome", "tokens saved", "lost", "invalid", "changed")
+    table = Table(*_COLUMNS)
     for column in table.columns[1:]:
         column.justify = "right"
     for row in played:
@@ -183,7 +198,7 @@ def _table(played: Sequence[Played], total: dict[str, Any]) -> None:
     stdout.print(table)
     share = 100 * total["shortened"] / max(1, total["prepares"])
     stdout.print(
-        f"{total['sessions']} sessions, {total['messages']:,} messages, {total['prepares']:,} sends, {share:.0f} % in the view; "
-        f"{total['compactions']} compactions saved {total['tokens_saved']:,} tokens. "
+        f"{total['sessions']} sessions, {total['messages']:,} messages, {total['prepares']:,} sends, "
+        f"{share:.0f} % in the view; {total['compactions']} compactions saved {total['tokens_saved']:,} tokens. "
         f"Lost {total['lost']}, invalid {total['invalid']}, changed {total['changed']}."
     )

@@ -92,6 +92,31 @@ def read_state(keys: SessionKeys, encoding: str) -> Command[State]:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """How full a session is in one encoding; `total` is None when it did not count the whole history yet."""
+
+    length: int
+    total: int | None
+    lead_tokens: int
+    claim: str
+    held: str
+
+
+def read_load(keys: SessionKeys, encoding: str) -> Command[Load]:
+    """One HMGET of what an estimate needs."""
+
+    def parse(replies: list[Any]) -> Load:
+        length, total, counted, lead, claim, held = replies[0]
+        if length is None:
+            return Load(0, 0, 0, "idle", "")
+        whole = length == (counted or b"0")
+        return Load(int(length), int(total or 0) if whole else None, int(lead or 0), text(claim) or "idle", text(held))
+
+    names = ("length", f"{encoding}.total", f"{encoding}.counted", f"{encoding}.lead", "claim", "held")
+    return Command(parse, reads=(("HMGET", keys.state, *names),))
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """A whole session as read in one transaction."""
 
