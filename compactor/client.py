@@ -13,7 +13,8 @@ from compactor.histories import LockedCache, LruHistories
 from compactor.judging import Request
 from compactor.model_config import ModelConfig
 from compactor.models import Context, Outcome, Receipt, Status, Verdict, session_id
-from compactor.session import SessionFlows, Surroundings, WaitFor
+from compactor.reader import Surroundings
+from compactor.session import SessionFlows, WaitFor
 from compactor.settings import Settings, read_settings
 from compactor.store import AsyncStore, Store
 

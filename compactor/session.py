@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final, Literal
 from uuid import uuid4
 
 from compactor.archive import decompress
 from compactor.budget import Budget, budget_for
-from compactor.cached_history import EMPTY, CachedHistory, Histories, updated
+from compactor.cached_history import CachedHistory
 from compactor.claims import Claim, Held
-from compactor.commands import claim, prepare, push, read, recall
-from compactor.commands.command import session_keys
-from compactor.commands.prepare import Judgement, Known, Prepared
+from compactor.commands import claim, push, read, recall
+from compactor.commands.prepare import Judgement
 from compactor.commands.push import Batch
-from compactor.compaction import read_messages
 from compactor.effects import Flow, Pause, Publish, Run, compute, run
 from compactor.exceptions import DispatchError, InvalidMessageError, StoreUnavailableError
 from compactor.formats.openai import SYSTEM_ROLES
 from compactor.frozen import freeze
 from compactor.json_values import is_array
-from compactor.judging import Fixed, Request, compaction_word, count_fixed, judge, kept_judgement, request_key, verdict
+from compactor.judging import Fixed, Request, compaction_word, kept_judgement, verdict
 from compactor.model_config import ModelConfig
 from compactor.models import (
     Code,
@@ -39,12 +37,11 @@ from compactor.models import (
     recall_position,
 )
 from compactor.outcomes import from_json
+from compactor.reader import HEAVY, SessionReader, Surroundings
 from compactor.records import Encoded, encode_message, unpack
-from compactor.settings import Settings
 from compactor.tokens import PER_REQUEST, Encode, count_message
 from compactor.view import compose
 
-HEAVY: Final = 16_000  # characters to encode; more goes to a thread under asyncio
 POLL: Final = 0.05  # seconds between looks at a claim that somebody waits for
 QUEUED_TOO_LONG: Final = 60.0  # seconds; then no worker seems to run
 _OWN_OPERATION_MS: Final = 10 * 60_000  # our own retries come within seconds
@@ -54,90 +51,70 @@ _log = logging.getLogger("compactor")
 WaitFor = Literal["fit", "swap"]
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all sessions of one client share."""
-
-    settings: Settings
-    histories: Histories
-    encoding_name: Callable[[str, str | None], str]
-    encoder: Callable[[str], Encode]
-    clock: Callable[[], float]
-    counted: MutableMapping[tuple[str, ...], Fixed]
-    unconfirmed: MutableMapping[str, tuple[bytes, bytes]]
-
-
 class SessionFlows:
     """The flows of one session; each method yields effects and returns its answer."""
 
     def __init__(self, surroundings: Surroundings, session: SessionId, config: ModelConfig) -> None:
-        self._around = surroundings
-        self._settings = surroundings.settings
-        self._session = session
-        self._config = config
-        self._keys = session_keys(self._settings.namespace, session)
-        self._ttl_ms = int(self._settings.session_ttl * 1000)
-        self._encoding = surroundings.encoding_name(config.model, config.encoding)
-        self._encode: Encode | None = None
-        self._read_load = read.read_load(self._keys, self._encoding)
+        self._reader = SessionReader(surroundings, session, config)
+        self._read_load = read.read_load(self._reader.keys, self._reader.encoding)
         self._pushers_budget = budget_for(config, fixed=PER_REQUEST)  # until a prepare tells tools and system
         self._warned = False
 
     def push(self, messages: object, idempotency_key: str | None = None) -> Flow[Receipt]:
         """Stores one message or many, exactly once."""
         given = list(messages) if is_array(messages) else [messages]
-        encoded = [encode_message(message, max_bytes=self._settings.max_message_bytes) for message in given]
+        encoded = [encode_message(message, max_bytes=self._reader.settings.max_message_bytes) for message in given]
         if not encoded:
             seen = yield from self.estimate(Request())
             return Receipt(seen.history, seen.length, seen.over_threshold)
         size = sum(len(message.text) for message in encoded)
-        encode = yield from self._encoder()
+        encode = yield from self._reader.encoder()
         batch = yield from self._batch(encoded, encode, size)
         operation = self._push_operation(encoded, idempotency_key)
         pushed = yield from run(
             push.push(
-                self._keys,
+                self._reader.keys,
                 batch,
                 operation=operation,
                 remember_ms=_OWN_OPERATION_MS if idempotency_key is None else _CALLERS_OPERATION_MS,
-                ttl_ms=self._ttl_ms,
-                max_bytes=self._settings.max_session_bytes,
+                ttl_ms=self._reader.ttl_ms,
+                max_bytes=self._reader.settings.max_session_bytes,
                 threshold=self._pushers_budget.threshold,
                 fixed=self._pushers_budget.fixed,
             )
         )
-        self._around.unconfirmed.pop(self._session, None)
+        self._reader.around.unconfirmed.pop(self._reader.session, None)
         positions = tuple(range(pushed.first, pushed.first + len(encoded)))
         if pushed.total is not None:
             return Receipt(pushed.total, pushed.length, pushed.over, positions)
-        total, _ = yield from self._recounted()
+        total, _ = yield from self._reader.recounted()
         return Receipt(
             total, pushed.length, total + self._pushers_budget.fixed >= self._pushers_budget.threshold, positions
         )
 
     def _batch(self, encoded: Sequence[Encoded], encode: Encode, size: int) -> Flow[Batch]:
         if size <= HEAVY:
-            return _count(encoded, encode, self._encoding)
-        return (yield from compute(lambda: _count(encoded, encode, self._encoding), heavy=True))
+            return _count(encoded, encode, self._reader.encoding)
+        return (yield from compute(lambda: _count(encoded, encode, self._reader.encoding), heavy=True))
 
     def _push_operation(self, encoded: Sequence[Encoded], idempotency_key: str | None) -> bytes:
         """The push's name. A push that raised may have been stored: the same messages keep its name."""
         if idempotency_key is not None:
             return _operation(idempotency_key)
         content = blake2b(b"".join(message.own for message in encoded), digest_size=16).digest()
-        failed = self._around.unconfirmed.get(self._session)
+        failed = self._reader.around.unconfirmed.get(self._reader.session)
         operation = failed[1] if failed is not None and failed[0] == content else _operation(None)
-        self._around.unconfirmed[self._session] = (content, operation)
+        self._reader.around.unconfirmed[self._reader.session] = (content, operation)
         return operation
 
     def estimate(self, request: Request) -> Flow[Verdict]:
         """How full the context would be; reads one hash and never queues."""
-        fixed = yield from self._fixed(request)
+        fixed = yield from self._reader.fixed(request)
         load: read.Load = yield Run(self._read_load)
         total, lead_tokens = load.total, load.lead_tokens
         if total is None:
-            total, lead_tokens = yield from self._recounted()
-        budget = self._budget(request, fixed)
+            total, lead_tokens = yield from self._reader.recounted()
+        budget = self._reader.budget(request, fixed)
         over = fixed.total + total >= budget.threshold
         fits = fixed.total + total <= budget.ceiling
         return verdict(
@@ -153,16 +130,16 @@ class SessionFlows:
 
     def prepare(self, request: Request, *, wait: float = 0.0, wait_for: WaitFor = "fit") -> Flow[Context]:
         """The list for one send; queues a compaction when the threshold is crossed."""
-        encode = yield from self._encoder()
-        fixed = yield from self._fixed(request)
-        judgement = self._judge(request, fixed)
+        encode = yield from self._reader.encoder()
+        fixed = yield from self._reader.fixed(request)
+        judgement = self._reader.judge(request, fixed)
         try:
             context = yield from self._send(request, fixed, judgement, encode)
             if wait > 0 and _is_worth_waiting(context.verdict, wait_for):
                 yield from self._await_swap(wait)
                 context = yield from self._send(request, fixed, judgement, encode)
         except StoreUnavailableError:
-            held = self._around.histories.get(self._cache_key)
+            held = self._reader.around.histories.get(self._reader.cache_key)
             if held is None:
                 raise
             return self._compose(
@@ -172,7 +149,7 @@ class SessionFlows:
 
     def _send(self, request: Request, fixed: Fixed, judgement: Judgement, encode: Encode) -> Flow[Context]:
         owner = _new_id()
-        answer, history, recounted = yield from self._look(judgement, owner, encode)
+        answer, history, recounted = yield from self._reader.look(judgement, owner, encode)
         if answer is None:
             return self._compose(request, fixed, judgement.budget, encode, history, compaction="not_needed")
         state, held = answer.claim, answer.held
@@ -185,56 +162,21 @@ class SessionFlows:
             request, fixed, judgement.budget, encode, history, compaction=word, lead=answer.lead, recounted=recounted
         )
 
-    def _look(
-        self, judgement: Judgement, owner: CompactionId, encode: Encode, *, force: bool = False
-    ) -> Flow[tuple[Prepared | None, CachedHistory, bool]]:
-        """One judged read; the history this process holds is brought up to date by what changed."""
-        recounted = False
-        held = self._around.histories.get(self._cache_key) or EMPTY
-        while True:
-            answer = yield from run(
-                prepare.prepare(
-                    self._keys,
-                    judgement,
-                    owner=owner,
-                    ttl_ms=self._ttl_ms,
-                    known=Known(held.revision, len(held.messages)),
-                    queue_ms=int(self._settings.queue_patience * 1000),
-                    max_attempts=self._settings.max_attempts,
-                    force=force,
-                )
-            )
-            if answer is None:
-                return None, EMPTY, False
-            if answer.whole:
-                held = EMPTY
-                continue
-            held = yield from self._updated(held, answer, encode)
-            self._around.histories.put(self._cache_key, held)
-            if answer.total is not None:
-                return answer, held, recounted
-            recounted = True
-            yield from self._store_recount(held, answer.lead)
-
-    def _updated(self, held: CachedHistory, answer: Prepared, encode: Encode) -> Flow[CachedHistory]:
-        heavy = sum(len(r.text) for r in answer.tail if r.counted(self._encoding) is None) > HEAVY
-        return (yield from compute(lambda: updated(held, answer, self._encoding, encode), heavy=heavy))
-
     def _publish(self, owner: CompactionId) -> Flow[tuple[str, str]]:
         """Publishes a claim just taken; a broker that is down costs this one attempt."""
         try:
-            yield Publish(self._session, owner)
+            yield Publish(self._reader.session, owner)
         except DispatchError as error:
-            _log.warning("session %s: %s", self._session, error)
-            yield from run(claim.unqueue(self._keys, owner=owner))
+            _log.warning("session %s: %s", self._reader.session, error)
+            yield from run(claim.unqueue(self._reader.keys, owner=owner))
             return Claim.IDLE, Held.BROKER_DOWN
         return Claim.QUEUED, ""
 
     def _await_swap(self, wait: float) -> Flow[None]:
-        until = self._around.clock() + wait
-        while self._around.clock() < until:
+        until = self._reader.around.clock() + wait
+        while self._reader.around.clock() < until:
             yield Pause(POLL)
-            state = yield from run(read.read_state(self._keys, self._encoding))
+            state = yield from run(read.read_state(self._reader.keys, self._reader.encoding))
             if state.claim == Claim.IDLE:
                 return
 
@@ -255,7 +197,7 @@ class SessionFlows:
         whole = replace(budget, fixed=budget.fixed + lead_tokens)
         view = compose(history.messages, whole, encode, beside=fixed.total, cut=history.cut)
         if view.cut != history.cut:
-            self._around.histories.put(self._cache_key, replace(history, cut=view.cut))
+            self._reader.around.histories.put(self._reader.cache_key, replace(history, cut=view.cut))
         messages = [freeze(request.system_message)] if request.system_message else []
         figures = verdict(
             budget,
@@ -274,38 +216,40 @@ class SessionFlows:
 
     def compact(self, wait: float = 0.0) -> Flow[Outcome]:
         """Queues a compaction now, ignoring back-off and re-arm; with `wait` seconds, its outcome."""
-        until = self._around.clock() + wait
-        encode = yield from self._encoder()
+        until = self._reader.around.clock() + wait
+        encode = yield from self._reader.encoder()
         while True:
-            state = yield from run(read.read_state(self._keys, self._encoding))
-            judgement = kept_judgement(state.judged) or self._judge(Request(), (yield from self._fixed(Request())))
+            state = yield from run(read.read_state(self._reader.keys, self._reader.encoding))
+            judgement = kept_judgement(state.judged) or self._reader.judge(
+                Request(), (yield from self._reader.fixed(Request()))
+            )
             owner = _new_id()
-            answer, history, _ = yield from self._look(judgement, owner, encode, force=True)
+            answer, history, _ = yield from self._reader.look(judgement, owner, encode, force=True)
             total = sum(message.tokens for message in history.messages) + judgement.budget.fixed
             if answer is not None and answer.claimed:
                 yield from self._publish_or_raise(owner)
                 return (yield from self._outcome_of(owner, total, until))
             if answer is None or answer.claim == Claim.IDLE:
                 return Outcome(Code.BELOW_THRESHOLD, before=total, after=total)
-            if self._around.clock() >= until:
+            if self._reader.around.clock() >= until:
                 return Outcome(Code(answer.claim), id=answer.owner, before=total, after=total)
             yield Pause(POLL)
 
     def _publish_or_raise(self, owner: CompactionId) -> Flow[None]:
         try:
-            yield Publish(self._session, owner)
+            yield Publish(self._reader.session, owner)
         except DispatchError:
-            yield from run(claim.unqueue(self._keys, owner=owner))
+            yield from run(claim.unqueue(self._reader.keys, owner=owner))
             raise
 
     def _outcome_of(self, owner: CompactionId, total: int, until: float) -> Flow[Outcome]:
         while True:
-            state = yield from run(read.read_state(self._keys, self._encoding))
+            state = yield from run(read.read_state(self._reader.keys, self._reader.encoding))
             if state.last.get("id") == owner:
                 return from_json(state.last)
             if state.owner != owner or not state.exists:
                 return Outcome(Code.STALE if state.exists else Code.GONE, id=owner, before=total, after=total)
-            if self._around.clock() >= until:
+            if self._reader.around.clock() >= until:
                 return Outcome(
                     Code(state.claim) if state.claim != Claim.IDLE else Code.STALE, id=owner, before=total, after=total
                 )
@@ -313,12 +257,12 @@ class SessionFlows:
 
     def recall(self, recall_id: str) -> Flow[Any]:
         """The original message that a recall id names."""
-        record = yield from run(recall.recall(self._keys, recall_position(recall_id)))
+        record = yield from run(recall.recall(self._reader.keys, recall_position(recall_id)))
         return record.value()
 
     def originals(self) -> Flow[list[Any]]:
         """The live conversation as it was pushed, every replacement undone; nothing is changed."""
-        stored = yield from run(read.read_history(self._keys, archive=True))
+        stored = yield from run(read.read_history(self._reader.keys, archive=True))
         records = [
             unpack(decompress(stored.archive[position])) if record.kind and position in stored.archive else record
             for position, record in enumerate(stored.records, start=stored.state.offset)
@@ -327,67 +271,19 @@ class SessionFlows:
 
     def compactions(self) -> Flow[list[Outcome]]:
         """The compactions of this session, oldest first."""
-        rows = yield from run(read.read_audit(self._keys))
+        rows = yield from run(read.read_audit(self._reader.keys))
         return [from_json(row) for row in rows]
 
     def status(self) -> Flow[Status]:
         """Where the session stands; an unknown one has `exists` False."""
-        return (yield from run(read.read_status(self._keys)))
+        return (yield from run(read.read_status(self._reader.keys)))
 
     def clear(self) -> Flow[int]:
         """Ends the conversation; it stays recallable until the next clear. Answers its number of messages."""
-        moved = yield from run(recall.clear(self._keys, operation=_operation(None), remember_ms=_OWN_OPERATION_MS))
+        moved = yield from run(
+            recall.clear(self._reader.keys, operation=_operation(None), remember_ms=_OWN_OPERATION_MS)
+        )
         return moved
-
-    @property
-    def _cache_key(self) -> tuple[str, str]:
-        return self._session, self._encoding
-
-    def _encoder(self) -> Flow[Encode]:
-        if self._encode is None:
-            self._encode = yield from compute(lambda: self._around.encoder(self._encoding), heavy=True)
-        return self._encode
-
-    def _fixed(self, request: Request) -> Flow[Fixed]:
-        """Counts what stands beside the history; bots send the same every turn, so it is counted once."""
-        key = request_key(request, self._encoding)
-        known = self._around.counted.get(key)
-        if known is None:
-            encode = yield from self._encoder()
-            known = yield from compute(lambda: count_fixed(request, encode), heavy=sum(map(len, key)) > HEAVY)
-            self._around.counted[key] = known
-        return known
-
-    def _budget(self, request: Request, fixed: Fixed) -> Budget:
-        return budget_for(self._config, fixed=fixed.total, max_output_tokens=request.max_output_tokens)
-
-    def _judge(self, request: Request, fixed: Fixed) -> Judgement:
-        return judge(self._config, request, fixed, self._encoding)
-
-    def _recounted(self) -> Flow[tuple[int, int]]:
-        """Counts a history whose running total in this encoding is not complete, and stores the total."""
-        encode = yield from self._encoder()
-        stored = yield from run(read.read_history(self._keys))
-        messages = yield from compute(
-            lambda: read_messages(stored.records, stored.state.offset, self._encoding, encode), heavy=True
-        )
-        history = CachedHistory(stored.state.revision, stored.state.offset, tuple(messages))
-        return (yield from self._store_recount(history, stored.state.lead))
-
-    def _store_recount(self, history: CachedHistory, lead: int) -> Flow[tuple[int, int]]:
-        total = sum(message.tokens for message in history.messages)
-        lead_tokens = sum(message.tokens for message in history.messages[:lead])
-        yield from run(
-            prepare.recount(
-                self._keys,
-                encoding=self._encoding,
-                revision=history.revision,
-                length=len(history.messages),
-                total=total,
-                lead_tokens=lead_tokens,
-            )
-        )
-        return total, lead_tokens
 
     def _warn_about_worker(self, queued_seconds: float) -> None:
         if queued_seconds > QUEUED_TOO_LONG and not self._warned:
@@ -395,7 +291,7 @@ class SessionFlows:
             _log.warning(
                 "session %s: its compaction is queued for %d s; no worker seems to run. Start one with: "
                 "celery -A workers worker",
-                self._session,
+                self._reader.session,
                 queued_seconds,
             )
 

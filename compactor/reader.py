@@ -1,0 +1,134 @@
+"""Reading a session: its encoder, its fixed part, and its history brought up to date by what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.budget import Budget, budget_for
+from compactor.cached_history import EMPTY, CachedHistory, Histories, updated
+from compactor.commands import prepare, read
+from compactor.commands.command import session_keys
+from compactor.commands.prepare import Judgement, Known, Prepared
+from compactor.compaction import read_messages
+from compactor.effects import Flow, compute, run
+from compactor.judging import Fixed, Request, count_fixed, judge, request_key
+from compactor.model_config import ModelConfig
+from compactor.models import CompactionId, SessionId
+from compactor.settings import Settings
+from compactor.tokens import Encode
+
+HEAVY: Final = 16_000  # characters to encode; more goes to a thread under asyncio
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all sessions of one client share."""
+
+    settings: Settings
+    histories: Histories
+    encoding_name: Callable[[str, str | None], str]
+    encoder: Callable[[str], Encode]
+    clock: Callable[[], float]
+    counted: MutableMapping[tuple[str, ...], Fixed]
+    unconfirmed: MutableMapping[str, tuple[bytes, bytes]]
+
+
+class SessionReader:
+    """Reads one session as one model config judges it; each method yields effects."""
+
+    def __init__(self, surroundings: Surroundings, session: SessionId, config: ModelConfig) -> None:
+        self.around = surroundings
+        self.settings = surroundings.settings
+        self.session = session
+        self.config = config
+        self.keys = session_keys(self.settings.namespace, session)
+        self.encoding = surroundings.encoding_name(config.model, config.encoding)
+        self.ttl_ms = int(self.settings.session_ttl * 1000)
+        self._encode: Encode | None = None
+
+    @property
+    def cache_key(self) -> tuple[str, str]:
+        return self.session, self.encoding
+
+    def encoder(self) -> Flow[Encode]:
+        if self._encode is None:
+            self._encode = yield from compute(lambda: self.around.encoder(self.encoding), heavy=True)
+        return self._encode
+
+    def fixed(self, request: Request) -> Flow[Fixed]:
+        """Counts what stands beside the history; bots send the same every turn, so it is counted once."""
+        key = request_key(request, self.encoding)
+        known = self.around.counted.get(key)
+        if known is None:
+            encode = yield from self.encoder()
+            known = yield from compute(lambda: count_fixed(request, encode), heavy=sum(map(len, key)) > HEAVY)
+            self.around.counted[key] = known
+        return known
+
+    def budget(self, request: Request, fixed: Fixed) -> Budget:
+        return budget_for(self.config, fixed=fixed.total, max_output_tokens=request.max_output_tokens)
+
+    def judge(self, request: Request, fixed: Fixed) -> Judgement:
+        return judge(self.config, request, fixed, self.encoding)
+
+    def recounted(self) -> Flow[tuple[int, int]]:
+        """Counts a history whose running total in this encoding is not complete, and stores the total."""
+        encode = yield from self.encoder()
+        stored = yield from run(read.read_history(self.keys))
+        messages = yield from compute(
+            lambda: read_messages(stored.records, stored.state.offset, self.encoding, encode), heavy=True
+        )
+        history = CachedHistory(stored.state.revision, stored.state.offset, tuple(messages))
+        return (yield from self._store_recount(history, stored.state.lead))
+
+    def _store_recount(self, history: CachedHistory, lead: int) -> Flow[tuple[int, int]]:
+        total = sum(message.tokens for message in history.messages)
+        lead_tokens = sum(message.tokens for message in history.messages[:lead])
+        yield from run(
+            prepare.recount(
+                self.keys,
+                encoding=self.encoding,
+                revision=history.revision,
+                length=len(history.messages),
+                total=total,
+                lead_tokens=lead_tokens,
+            )
+        )
+        return total, lead_tokens
+
+    def look(
+        self, judgement: Judgement, owner: CompactionId, encode: Encode, *, force: bool = False
+    ) -> Flow[tuple[Prepared | None, CachedHistory, bool]]:
+        """One judged read; the history this process holds is brought up to date by what changed."""
+        recounted = False
+        held = self.around.histories.get(self.cache_key) or EMPTY
+        while True:
+            answer = yield from run(
+                prepare.prepare(
+                    self.keys,
+                    judgement,
+                    owner=owner,
+                    ttl_ms=self.ttl_ms,
+                    known=Known(held.revision, len(held.messages)),
+                    queue_ms=int(self.settings.queue_patience * 1000),
+                    max_attempts=self.settings.max_attempts,
+                    force=force,
+                )
+            )
+            if answer is None:
+                return None, EMPTY, False
+            if answer.whole:
+                held = EMPTY
+                continue
+            held = yield from self._updated(held, answer, encode)
+            self.around.histories.put(self.cache_key, held)
+            if answer.total is not None:
+                return answer, held, recounted
+            recounted = True
+            yield from self._store_recount(held, answer.lead)
+
+    def _updated(self, held: CachedHistory, answer: Prepared, encode: Encode) -> Flow[CachedHistory]:
+        heavy = sum(len(r.text) for r in answer.tail if r.counted(self.encoding) is None) > HEAVY
+        return (yield from compute(lambda: updated(held, answer, self.encoding, encode), heavy=heavy))
