@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-import redis
 
 from compactor import Code, Outcome, Session
-from compactor.commands.command import session_keys
-from compactor.models import Kind, SessionId
+from compactor.embedded import EmbeddedServer
+from compactor.models import Kind
 from compactor.records import PROVISIONAL, Record, unpack
 from compactor.testing import ModelServer, summary
 from compactor.validity import faults
@@ -19,6 +18,7 @@ from tests.acceptance.conftest import Service
 from tests.acceptance.scripted_model import long_talk, requests_with
 from tests.acceptance.waiting import wait_until
 from tests.integration.conversations import SMALL
+from tests.integration.stored import bare, records
 
 CONFIGURATION = {"unauthorized": "unauthorized", "forbidden": "unauthorized", "not-found": "not_found"}
 PASSING = {
@@ -47,35 +47,29 @@ class Case:
 
 
 @pytest.fixture(scope="module")
-def cases(modelled: Service) -> Iterator[dict[tuple[str, int], Case]]:
+def cases(server: EmbeddedServer, modelled: Service) -> Iterator[dict[tuple[str, int], Case]]:
     """Every fault below and above the ceiling, all in flight at once: each waits for the others' time."""
     names = [*CONFIGURATION, *PASSING, *REPLIES]
-    with redis.Redis.from_url(modelled.settings.redis_url.get_secret_value()) as raw:
-        begun = [begin(modelled, raw, name, steps) for name in names for steps in (BELOW, ABOVE)]
-        yield {(name, steps): finish(modelled, raw, name, *rest) for name, steps, *rest in begun}
+    with bare(server) as raw:
+        begun = {(fault, steps): begin(modelled, raw, fault, steps) for fault in names for steps in (BELOW, ABOVE)}
+        yield {key: finish(modelled, raw, case) for key, case in begun.items()}
 
 
-def rows_of(service: Service, raw: Any, name: str) -> list[bytes]:
-    keys = session_keys(service.settings.namespace, SessionId(name))
-    return list(raw.lrange(keys.messages, 0, -1))
-
-
-def begin(service: Service, raw: Any, fault: str, steps: int) -> tuple[str, int, Session, str, Any, list[bytes]]:
+def begin(service: Service, raw: Any, fault: str, steps: int) -> Case:
     name = f"faults/{fault}-{steps}"
     session = service.memory.session(name, SMALL)
-    session.clear()
     pushed = long_talk(steps, fault, f"mark-{fault}-{steps}")
     session.push(pushed)
-    before = rows_of(service, raw, name)
+    before = records(raw, service.settings, name)
     verdict = session.prepare().verdict
     assert verdict.compaction == "queued"
     assert (verdict.total > verdict.ceiling) == (steps == ABOVE)
-    return fault, steps, session, name, pushed, before
+    return Case(session, name, pushed, before, Outcome(Code.QUEUED), before)
 
 
-def finish(service: Service, raw: Any, fault: str, session: Session, name: str, pushed: Any, before: Any) -> Case:
-    outcome = wait_until(lambda: session.status().last, seconds=30, what=f"the outcome of {fault}")
-    return Case(session, name, pushed, before, outcome, rows_of(service, raw, name))
+def finish(service: Service, raw: Any, case: Case) -> Case:
+    outcome = wait_until(lambda: case.session.status().last, seconds=30, what=f"the outcome of {case.name}")
+    return replace(case, outcome=outcome, records=records(raw, service.settings, case.name))
 
 
 @pytest.mark.parametrize("fault", CONFIGURATION)

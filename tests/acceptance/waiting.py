@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(look: Callable[[], T], *, seconds: float = 20.0, what: str = "the condition") -> T:
+def wait_until(look: Callable[[], T | None], *, seconds: float = 20.0, what: str = "the condition") -> T:
     """The first truthy answer of `look`; fails when none came in time."""
     until = time.monotonic() + seconds
     while not (answer := look()):
