@@ -13,7 +13,7 @@ from compactor.cli.console import stderr
 from compactor.exceptions import CompactorError
 
 # In the order of the help text; each module registers its command when it is imported.
-COMMANDS: Final = ("demo", "up", "status", "show", "recall", "doctor", "replay")
+COMMANDS: Final = ("demo", "up", "status", "show", "recall", "doctor", "compact", "replay", "bench")
 
 app = typer.Typer(
     name="compactor",

@@ -27,11 +27,16 @@ _HOPELESS: Final = ("unauthorized", "not_found", "misconfigured")
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """What one model call would have got; `raw` is the same conversation without Compactor, in tokens."""
+    """What one model call would have got, in tokens.
+
+    `stored`: the whole history as it stands with what is sent beside it; `sent`: the list prepared
+    from it; `raw`: the same conversation without Compactor.
+    """
 
     number: int
     doing: str
     sent: int
+    stored: int
     raw: int
     limit: int
     compaction: str
@@ -162,6 +167,7 @@ class Agent:
             number=len(self.sends) + 1,
             doing=doing,
             sent=seen.sent,
+            stored=seen.expected,
             raw=self.raw + beside,
             limit=seen.limit,
             compaction=seen.compaction,

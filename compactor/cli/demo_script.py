@@ -120,9 +120,7 @@ def _processes() -> Script:
             (("read_source", {"package": STDLIB, "path": path, "first": max(1, int(line) - 20), "count": 45}),),
         )
     files = ", ".join(sorted({path for path, _ in _places(starts)}))
-    return (
-        f"Processes are started in {files or 'no file'}; {len(_HIT.findall(limits))} default timeouts are set."
-    )
+    return f"Processes are started in {files or 'no file'}; {len(_HIT.findall(limits))} default timeouts are set."
 
 
 def _module(number: int) -> Script:

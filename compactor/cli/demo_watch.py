@@ -45,7 +45,7 @@ class JsonLines:
         print_json({"event": "sent", **asdict(send), "percent": send.percent})
 
     def queued(self, send: Send) -> None:
-        print_json({"event": "queued", "number": send.number, "sent": send.sent, "percent": send.percent})
+        print_json({"event": "queued", "number": send.number, "stored": send.stored, "percent": _percent(send)})
 
     def ended(self, outcome: Outcome, send: Send) -> None:
         print_json({"event": "compaction", "number": send.number, **outcome_row(outcome)})
@@ -99,7 +99,11 @@ def heading(facts: dict[str, Any]) -> str:
 
 def queued_text(send: Send) -> str:
     """The threshold was crossed."""
-    return f"send {send.number}: {send.percent:.0f} % full, compaction queued; the agent goes on"
+    return f"send {send.number}: {_percent(send):.0f} % full, compaction queued; the agent goes on"
+
+
+def _percent(send: Send) -> float:
+    return round(100 * send.stored / send.limit, 1)
 
 
 def ended_text(outcome: Outcome, send: Send) -> str:

@@ -61,7 +61,7 @@ def _tokens(record: Record, state: State) -> int | None:
 
 
 def _print(session: str, stored: Stored, rows: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
     for title, justify in (("id", "right"), ("role", "left"), ("kind", "left"), ("tokens", "right")):
         table.add_column(title, justify=justify, no_wrap=True)  # type: ignore[arg-type] # why: two of rich's words
     table.add_column("begins with", no_wrap=True, overflow="ellipsis", ratio=1)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
-import sys
+import subprocess
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from compactor.testing import Answer, ModelServer, completion
@@ -30,7 +33,7 @@ class Runs:
     modelled: Ended
     refused: Ended
     requests: list[dict[str, Any]]
-    left: list[str]
+    left: list[Path]
 
 
 def _summary(_body: dict[str, Any]) -> Answer:
@@ -63,7 +66,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
             Command("demo", "--json", env=env | _model(refusing)) as refused,
         ):
             ended = (plain.end(), modelled.end(), refused.end())
-        yield Runs(*ended, model.requests, os.listdir(temporary))
+        yield Runs(*ended, model.requests, list(temporary.iterdir()))
 
 
 def _events(ended: Ended, name: str) -> list[dict[str, Any]]:
@@ -99,15 +102,22 @@ def test_the_figures_at_the_end_are_those_of_the_events(runs: Runs) -> None:
     assert end["by_model"] == 0
 
 
-def test_what_the_model_gets_shrinks_at_each_swap_and_the_conversation_does_not(runs: Runs) -> None:
-    sends = {send["number"]: send for send in _events(runs.plain, "sent")}
-    raw = [send["raw"] for send in sends.values()]
-    assert raw == sorted(raw)
-    assert raw[-1] > LIMIT
+def test_the_history_grows_by_what_is_pushed_and_shrinks_by_what_is_saved(runs: Runs) -> None:
+    sends = _events(runs.plain, "sent")
+    saved: Counter[int] = Counter()
     for row in _events(runs.plain, "compaction"):
-        assert sends[row["number"]]["sent"] < row["before"]
-    untouched = [send for send in sends.values() if send["replaced"] == 0 and send["fit"] == "fits"]
-    assert all(send["sent"] == send["raw"] for send in untouched)
+        saved[row["number"]] += row["saved"]
+    for before, after in pairwise(sends):
+        pushed = after["raw"] - before["raw"]
+        assert pushed > 0
+        assert after["stored"] == before["stored"] + pushed - saved[after["number"]]
+    assert sends[0]["stored"] == sends[0]["raw"]
+    assert sends[-1]["raw"] > LIMIT, "without Compactor the conversation would have outgrown the window"
+
+
+def test_a_send_is_the_whole_history_unless_it_says_shortened(runs: Runs) -> None:
+    for send in _events(runs.plain, "sent"):
+        assert (send["sent"] == send["stored"]) == (send["fit"] == "fits")
 
 
 def test_each_compaction_was_queued_at_the_threshold_before_it_ended(runs: Runs) -> None:
@@ -149,37 +159,31 @@ def test_leaves_no_file_behind(runs: Runs) -> None:
     assert runs.left == []
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
 def test_interrupted_on_a_terminal_it_stops_everything(tmp_path: Path) -> None:
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ |= {"TMPDIR": str(tmp_path), "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "40"}
-        os.execv(SCRIPT[0], [*SCRIPT, "demo"])
-    seen = b""
-    while "█".encode() not in seen:
-        seen += os.read(terminal, 65_536)
-    import psutil
-
-    children = psutil.Process(pid).children(recursive=True)
-    assert len(children) == 2, "a server and a worker"
-    assert b"\x1b[" in seen, "a terminal gets colours"
-    os.write(terminal, b"\x03")
-    rest = _read_to_the_end(terminal)
-    _, status = os.waitpid(pid, 0)
+    terminal, inner = os.openpty()
+    env = {**os.environ, "TMPDIR": str(tmp_path), "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "40"}
+    with subprocess.Popen([*SCRIPT, "demo"], stdin=inner, stdout=inner, stderr=inner, env=env) as process:
+        os.close(inner)
+        seen = b""
+        while "█".encode() not in seen:
+            seen += os.read(terminal, 65_536)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        rest = _read_to_the_end(terminal)
     os.close(terminal)
-    assert os.waitstatus_to_exitcode(status) == 130
+    assert process.returncode == 130
+    assert b"\x1b[32m" in seen, "a terminal gets colours"
     assert b"interrupted; everything is stopped and removed" in rest
+    assert len(children) == 2, "a server and a worker"
     wait_until(lambda: not any(is_alive(child) for child in children), what="the end of the children")
-    assert os.listdir(tmp_path) == []
+    assert not list(tmp_path.iterdir())
 
 
 def _read_to_the_end(terminal: int) -> bytes:
     read = b""
-    try:
+    with suppress(OSError):  # Linux: the other side is closed
         while part := os.read(terminal, 65_536):
             read += part
-    except OSError:  # Linux: the other side is closed
-        pass
     return read
 
 
@@ -192,4 +196,4 @@ def test_terminated_it_stops_everything(tmp_path: Path) -> None:
         command.process.send_signal(signal.SIGTERM)
         assert command.end().code == 130
     wait_until(lambda: not any(is_alive(child) for child in children), what="the end of the children")
-    assert os.listdir(tmp_path) == []
+    assert not list(tmp_path.iterdir())
