@@ -84,8 +84,8 @@ def verify(memory: Compactor, name: str, agent: Agent, *, goal: int) -> Report:
         "outgrown": next((send.number for send in agent.sends if send.raw > send.limit), 0),
         "sent_without": sum(send.raw for send in agent.sends),
     }
-    checks = _checks(figures, goal=goal, changed=agent.changed, in_order=originals == agent.pushed)
-    return Report(checks, figures, _sample(stored, agent, replaced))
+    checked = checks(figures, goal=goal, changed=agent.changed, in_order=originals == agent.pushed)
+    return Report(checked, figures, _sample(stored, agent, replaced))
 
 
 def _sample(stored: Stored, agent: Agent, replaced: list[int]) -> Sample | None:
@@ -110,7 +110,8 @@ def _kept(stored: Stored, pushed: list[dict[str, Any]]) -> tuple[int, int]:
     return sum(message["role"] in KEPT_ROLES for message in pushed), sum(text == own for text, own in pairs)
 
 
-def _checks(seen: dict[str, Any], *, goal: int, changed: int, in_order: bool) -> tuple[Check, ...]:
+def checks(seen: dict[str, Any], *, goal: int, changed: int, in_order: bool) -> tuple[Check, ...]:
+    """Judges the figures; `changed` counts altered messages in lists sent, `in_order` says all originals match."""
     faults = ", ".join(f"{count} {code}" for code, count in seen["faults"].items())
     return (
         Check(
