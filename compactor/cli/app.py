@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from importlib import import_module
 from typing import Annotated, Final
@@ -21,6 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -44,6 +46,9 @@ def _options(
 
 def main() -> None:
     """The entry point of the `compactor` script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a character that the terminal lacks is no reason to fail
+            stream.reconfigure(errors="replace")
     for name in COMMANDS:
         import_module(f"compactor.cli.{name}")
     try:

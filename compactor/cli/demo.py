@@ -138,8 +138,8 @@ def _work(memory: Compactor, display: Display, pace: Pace) -> Report:
 
 def _last_words(report: Report) -> None:
     if report.ok:
-        text = Text("The agent was scripted, its tools and everything else were real. Your own: compactor up", "dim")
-        stdout.print(text, soft_wrap=True)
+        stdout.print(Text("Only the agent was scripted: its tools, the server and the worker were real.", "dim"))
+        stdout.print(Text("For your own bots: compactor up", "dim"))
     else:
         failed = ", ".join(check.title for check in report.checks if not check.ok)
         failures = ", ".join(report.figures["failures"])

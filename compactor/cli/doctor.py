@@ -103,7 +103,7 @@ def _redis(settings: Settings) -> Iterator[Finding]:
                 "redis",
                 Level.FAILED,
                 str(unavailable(error)).removeprefix("redis: "),
-                "Start it, or correct REDIS_URL.",
+                "Start it (compactor up starts all parts), or correct REDIS_URL.",
             )
             return
         yield Finding("redis", Level.OK, f"answers in {1000 * (time.perf_counter() - started):.1f} ms")

@@ -12,12 +12,19 @@ from compactor.exceptions import ConfigurationError
 
 
 def default_folder() -> Path:
-    """`$XDG_STATE_HOME/compactor`, else `~/.local/state/compactor`; on macOS in Application Support."""
+    """`$XDG_STATE_HOME/compactor`, else `~/.local/state/compactor`; on macOS in Application Support.
+
+    Raises ConfigurationError when there is no home folder.
+    """
     if given := os.environ.get("XDG_STATE_HOME"):
         return Path(given) / "compactor"
+    try:
+        home = Path.home()
+    except RuntimeError:
+        raise ConfigurationError("data folder: this user has no home folder. Choose one with --data.") from None
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "compactor"
-    return Path.home() / ".local" / "state" / "compactor"
+        return home / "Library" / "Application Support" / "compactor"
+    return home / ".local" / "state" / "compactor"
 
 
 @contextmanager

@@ -31,8 +31,10 @@ _HASTY: Final = 2.0  # seconds of grace after a second Ctrl-C, or when a start f
 
 @app.command()
 def up(
-    redis_port: Annotated[int | None, typer.Option(min=1, max=65_535, help="Port of the server (6379).")] = None,
-    flower_port: Annotated[int, typer.Option(min=1, max=65_535, help="Port of Flower.")] = FLOWER_PORT,
+    redis_port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, metavar="PORT", help="Port of the server (6379).")
+    ] = None,
+    flower_port: Annotated[int, typer.Option(min=1, max=65_535, metavar="PORT", help="Port of Flower.")] = FLOWER_PORT,
     no_flower: Annotated[bool, typer.Option("--no-flower", help="Starts no Flower.")] = False,
     flower_password: Annotated[
         str | None, typer.Option(help="For Flower's user `flower`; FLOWER_BASIC_AUTH keeps it out of `ps`.")
@@ -42,10 +44,11 @@ def up(
 ) -> None:
     """Runs a server, a worker and Flower on this machine until Ctrl-C or SIGTERM.
 
-    With REDIS_URL set no server is started and that one is used. Data stays in --data, by default
-    $XDG_STATE_HOME/compactor or ~/.local/state/compactor. Everything listens on 127.0.0.1 only. A
-    part that ends, whatever its exit code, is started again. Flower's password is made and shown
-    unless FLOWER_BASIC_AUTH=flower:<password> or --flower-password gives one.
+    With `REDIS_URL` set no server is started and that one is used. Data stays in `--data`, by default
+    `$XDG_STATE_HOME/compactor` or `~/.local/state/compactor` (macOS: Application Support). Everything
+    listens on 127.0.0.1 only. A part that ends, whatever its exit code, is started again. Flower's
+    password is made and shown unless `FLOWER_BASIC_AUTH=flower:PASSWORD` or `--flower-password`
+    gives one.
     """
     if redis_port is not None and os.environ.get("REDIS_URL"):
         raise ConfigurationError("redis_port: REDIS_URL is set, so no server is started. Leave out one of the two.")

@@ -187,12 +187,12 @@ def _read_to_the_end(terminal: int) -> bytes:
     return read
 
 
-def test_terminated_it_stops_everything(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["starting", "sent"])
+def test_terminated_it_stops_everything(tmp_path: Path, moment: str) -> None:
     with Command("demo", "--json", env={"TMPDIR": str(tmp_path)}) as command:
-        while json.loads(command.line())["event"] != "sent":
+        while json.loads(command.line())["event"] != moment:
             pass
-        children = command.descendants()
-        assert len(children) == 2
+        children = wait_until(lambda: (found := command.descendants())[1:] and found, what="server and worker")
         command.process.send_signal(signal.SIGTERM)
         assert command.end().code == 130
     wait_until(lambda: not any(is_alive(child) for child in children), what="the end of the children")

@@ -70,6 +70,14 @@ def test_show_as_a_table_is_safe_on_a_terminal(compacted: Compacted) -> None:
     assert f"{compacted.outcome.items} replaced" in lines[-1]
 
 
+def test_a_terminal_that_knows_only_ascii_gets_question_marks(compacted: Compacted) -> None:
+    ended = run("show", compacted.name, env=compacted.env | {"PYTHONIOENCODING": "ascii"})
+    assert ended.code == 0, ended.err
+    assert "??????" in ended.out
+    rows = run("show", compacted.name, "--json", env=compacted.env | {"PYTHONIOENCODING": "ascii"}).rows
+    assert rows[1]["message"] == compacted.pushed[1]
+
+
 def test_recall_prints_the_original_of_a_replaced_message(compacted: Compacted) -> None:
     for position in (compacted.outcome.positions[0], 0):
         ended = run("recall", compacted.name, f"m{position}", "--json", env=compacted.env)
