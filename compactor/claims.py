@@ -20,6 +20,7 @@ class Begun(StrEnum):
     LOST = "lost"
     BUSY = "busy"
     GONE = "gone"
+    DEAD = "dead"
 
 
 class Held(StrEnum):

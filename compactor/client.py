@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 from compactor.dispatch import Dispatcher
 from compactor.effects import Compute, Effect, Flow, Pause, Publish, Run
 from compactor.encodings import encoder, encoding_name
-from compactor.histories import LockedCache, LruHistories
+from compactor.histories import LockedCache, LruHistories, UnconfirmedOperations
 from compactor.judging import Request
 from compactor.model_config import ModelConfig
 from compactor.models import Context, Outcome, Receipt, Status, Verdict, session_id
@@ -29,7 +29,9 @@ def _surroundings(settings: Settings) -> Surroundings:
         encoder=encoder,
         clock=time.monotonic,
         counted=LockedCache(256),
-        unconfirmed=LockedCache(4096),
+        unconfirmed=UnconfirmedOperations(),
+        encodings=LockedCache(65_536),
+        now=time.time,
     )
 
 

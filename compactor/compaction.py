@@ -70,7 +70,9 @@ def run_compaction(keys: SessionKeys, owner: CompactionId, tools: Tools, progres
     Raises StoreUnavailableError; then the claim stays and its lease runs out.
     """
     started = tools.clock()
-    begun = tools.runner.run(claim.begin(keys, owner=owner, lease_ms=int(tools.lease * 1000)))
+    begun = tools.runner.run(
+        claim.begin(keys, owner=owner, lease_ms=int(tools.lease * 1000), max_attempts=tools.max_attempts)
+    )
     if begun.stored is None:
         return _not_begun(begun, owner)
     run = _Run(keys, owner, tools, progress, begun.stored, started)
@@ -84,8 +86,8 @@ def run_compaction(keys: SessionKeys, owner: CompactionId, tools: Tools, progres
 def _not_begun(begun: claim.Begin, owner: CompactionId) -> Ended:
     if begun.begun is Begun.BUSY:
         return Ended(Outcome(Code.BUSY, id=owner), retry_in=begun.busy_ms / 1000 + 1, code="busy")
-    code = Code.GONE if begun.begun is Begun.GONE else Code.STALE
-    return Ended(Outcome(code, id=owner, reason=begun.begun.value))
+    codes = {Begun.GONE: Code.GONE, Begun.DEAD: Code.DEAD}
+    return Ended(Outcome(codes.get(begun.begun, Code.STALE), id=owner, reason=begun.begun.value))
 
 
 class _Run:
@@ -96,7 +98,7 @@ class _Run:
     ) -> None:
         self.keys, self.owner, self.tools, self.progress = keys, owner, tools, progress
         self.stored, self.started = stored, started
-        judged: dict[str, Any] = json.loads(stored.raw["judged"])
+        judged: dict[str, Any] = json.loads(stored.raw["claimed"])
         self.encoding: str = judged["encoding"]
         self.encode = tools.encoder(self.encoding)
         messages = read_messages(stored.records, stored.state.offset, self.encoding, self.encode)
@@ -122,9 +124,7 @@ class _Run:
         return drafted.saved < self.budget.min_reclaim and self.snapshot.total <= self.budget.ceiling
 
     def _without_gain(self, drafted: Draft, outcome: Outcome) -> Ended:
-        nothing = replace(
-            outcome, after=outcome.before, items=0, by_pointer=0, by_model=0, by_extract=0, positions=(), reached=False
-        )
+        nothing = _unapplied(outcome)
         if drafted.failure is None:
             return self.end(replace(nothing, outcome=Code.NO_GAIN, reason=f"would free {drafted.saved} tokens"))
         attempts = int(self.stored.raw.get("attempts", b"1"))
@@ -164,8 +164,10 @@ class _Run:
         offset = self.stored.state.offset
         old = {item.position: self.stored.records[item.position - offset] for item in drafted.replacements}
         originals = {position: compress(record.pack()) for position, record in old.items()}
-        if not self.tools.runner.run(claim.archive(self.keys, owner=self.owner, originals=originals)):
-            return Ended(self._stamped(replace(outcome, outcome=Code.STALE, reason="lost", after=outcome.before)))
+        kept = self.tools.runner.run(claim.archive(self.keys, owner=self.owner, originals=originals))
+        if kept != "ok":
+            code = Code.GONE if kept == "gone" else Code.STALE
+            return Ended(self._stamped(replace(_unapplied(outcome), outcome=code, reason=kept)))
         new, saved = self._records(old, drafted.replacements)
         outcome = self._stamped(outcome)
         stays_over = outcome.after >= self.budget.threshold
@@ -184,8 +186,12 @@ class _Run:
         )
         if answer == "applied":
             return Ended(outcome)
-        code = Code.GONE if answer == "gone" else Code.STALE
-        return self.end(replace(outcome, outcome=code)) if code is Code.STALE else Ended(replace(outcome, outcome=code))
+        ended = _unapplied(outcome)
+        return (
+            Ended(replace(ended, outcome=Code.GONE))
+            if answer == "gone"
+            else self.end(replace(ended, outcome=Code.STALE))
+        )
 
     def _records(
         self, old: Mapping[int, Record], replacements: Sequence[Replacement]
@@ -250,6 +256,13 @@ def describe(drafted: Draft, snapshot: Snapshot, planned: Plan) -> Outcome:
         spent_out=drafted.spent_out,
         rewrite=sum(m.tokens for m in snapshot.messages if m.position >= first) - drafted.saved,
         positions=tuple(item.position for item in drafted.replacements),
+    )
+
+
+def _unapplied(outcome: Outcome) -> Outcome:
+    """The account of a draft that was not swapped in: what was spent, and nothing replaced."""
+    return replace(
+        outcome, after=outcome.before, items=0, by_pointer=0, by_model=0, by_extract=0, positions=(), reached=False
     )
 
 

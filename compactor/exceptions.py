@@ -24,6 +24,8 @@ Messages never contain conversation text, arguments or secrets: ids, numbers and
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class CompactorError(Exception):
     """The root of every error this package raises on purpose."""
@@ -69,6 +71,13 @@ class EmbeddedServerError(CompactorError):
     """The embedded server could not be found or started."""
 
 
+def _again(kind: type[SummarizerError], detail: str, retry_after: float | None) -> SummarizerError:
+    """Builds an error anew: pickle would call the class with its finished text."""
+    error = kind(detail)
+    error.retry_after = retry_after
+    return error
+
+
 class SummarizerError(CompactorError):
     """The model gave no usable summary.
 
@@ -80,7 +89,11 @@ class SummarizerError(CompactorError):
 
     def __init__(self, detail: str = "", *, retry_after: float | None = None) -> None:
         super().__init__(f"{self.code}: {detail}" if detail else self.code)
+        self.detail = detail
         self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.detail, self.retry_after)
 
 
 class SummarizerTransient(SummarizerError):

@@ -12,7 +12,7 @@ from compactor.cached_history import CachedHistory
 
 K = TypeVar("K")
 V = TypeVar("V")
-_OVERHEAD: Final = 3  # times the JSON: what parsed messages weigh in memory, measured on the shared sessions
+_OVERHEAD: Final = 3  # times the JSON: about what parsed messages weigh in memory
 _ENTRY: Final = 2_048  # bytes
 
 
@@ -36,6 +36,11 @@ class LruHistories:
                 self._cache[key] = history
             except ValueError:
                 self._cache.pop(key, None)
+
+    def drop(self, key: tuple[str, str]) -> None:
+        """Forgets a history that is no more."""
+        with self._lock:
+            self._cache.pop(key, None)
 
 
 class LockedCache(MutableMapping[K, V]):
@@ -63,3 +68,27 @@ class LockedCache(MutableMapping[K, V]):
 
     def __len__(self) -> int:
         return len(self._cache)
+
+
+class UnconfirmedOperations:
+    """Names of writing calls that raised, and may have been carried out all the same; thread-safe.
+
+    The next call of the same kind and content takes such a name, so that the server knows it again.
+    """
+
+    def __init__(self, most: int = 4_096) -> None:
+        self._names: LRUCache[tuple[str, bytes], tuple[bytes, ...]] = LRUCache(most)
+        self._lock = threading.Lock()
+
+    def put(self, session: str, content: bytes, name: bytes) -> None:
+        """Remembers the name of a call that raised."""
+        with self._lock:
+            self._names[session, content] = (*self._names.get((session, content), ()), name)
+
+    def take(self, session: str, content: bytes) -> bytes | None:
+        """The oldest such name, which is then forgotten."""
+        with self._lock:
+            names = self._names.pop((session, content), ())
+            if len(names) > 1:
+                self._names[session, content] = names[1:]
+        return names[0] if names else None

@@ -45,7 +45,7 @@ class ModelConfig:
         for name in ("context_limit_tokens", "max_output_tokens"):
             if getattr(self, name) is not None:
                 _whole(name, getattr(self, name))
-        if self.context_strategy not in STRATEGIES:
+        if not isinstance(self.context_strategy, str) or self.context_strategy not in STRATEGIES:
             raise ConfigurationError(
                 f"context_strategy: expected one of {', '.join(STRATEGIES)}; 'balanced' suits most chats."
             )

@@ -175,6 +175,7 @@ class Code(StrEnum):
     GONE = "gone"
     SUMMARIZER_FAILED = "summarizer_failed"
     EXHAUSTED = "exhausted"
+    DEAD = "dead"
     QUEUED = "queued"
     RUNNING = "running"
 

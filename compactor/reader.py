@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from compactor.budget import Budget, budget_for
-from compactor.cached_history import EMPTY, CachedHistory, Histories, updated
+from compactor.cached_history import EMPTY, CachedHistory, Histories, Unconfirmed, updated
 from compactor.commands import prepare, read
 from compactor.commands.command import session_keys
 from compactor.commands.prepare import Judgement, Known, Prepared
@@ -32,7 +32,9 @@ class Surroundings:
     encoder: Callable[[str], Encode]
     clock: Callable[[], float]
     counted: MutableMapping[tuple[str, ...], Fixed]
-    unconfirmed: MutableMapping[str, tuple[bytes, bytes]]
+    unconfirmed: Unconfirmed
+    encodings: MutableMapping[str, frozenset[str]]
+    now: Callable[[], float]
 
 
 class SessionReader:
@@ -57,6 +59,14 @@ class SessionReader:
             self._encode = yield from compute(lambda: self.around.encoder(self.encoding), heavy=True)
         return self._encode
 
+    def encodings(self) -> frozenset[str]:
+        """The encodings this session is counted in, as far as this process knows: a router uses two."""
+        known = self.around.encodings.get(self.session, frozenset())
+        if self.encoding not in known:
+            known |= {self.encoding}
+            self.around.encodings[self.session] = known
+        return known
+
     def fixed(self, request: Request) -> Flow[Fixed]:
         """Counts what stands beside the history; bots send the same every turn, so it is counted once."""
         key = request_key(request, self.encoding)
@@ -75,6 +85,7 @@ class SessionReader:
 
     def recounted(self) -> Flow[tuple[int, int]]:
         """Counts a history whose running total in this encoding is not complete, and stores the total."""
+        self.encodings()
         encode = yield from self.encoder()
         stored = yield from run(read.read_history(self.keys))
         messages = yield from compute(
@@ -103,6 +114,7 @@ class SessionReader:
     ) -> Flow[tuple[Prepared | None, CachedHistory, bool]]:
         """One judged read; the history this process holds is brought up to date by what changed."""
         recounted = False
+        self.encodings()
         held = self.around.histories.get(self.cache_key) or EMPTY
         while True:
             answer = yield from run(
@@ -118,6 +130,7 @@ class SessionReader:
                 )
             )
             if answer is None:
+                self.around.histories.drop(self.cache_key)
                 return None, EMPTY, False
             if answer.whole:
                 held = EMPTY

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 
@@ -57,9 +57,9 @@ class Encoded:
     flags: int
     own: bytes
 
-    def pushed(self, tokens: int, encoding: str) -> bytes:
+    def pushed(self, tokens: Mapping[str, int]) -> bytes:
         """The part of the head that the pusher knows; the script adds time and fingerprints."""
-        return _PUSHED.pack(VERSION, self.flags, Kind.ORIGINAL, *_slots(tokens, encoding))
+        return _PUSHED.pack(VERSION, self.flags, Kind.ORIGINAL, *_slots(tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Record:
             self,
             flags=message.flags | (PROVISIONAL if provisional else 0) | (self.flags & PINNED),
             kind=kind,
-            tokens=(tokens.get(ENCODINGS[0], NOT_COUNTED), tokens.get(ENCODINGS[1], NOT_COUNTED)),
+            tokens=_slots(tokens),
             shown=message.own,
             text=message.text,
         )
@@ -137,7 +137,7 @@ def encode_message(message: object, *, max_bytes: int) -> Encoded:
             f"message: {len(text)} bytes of JSON, over the limit of {max_bytes}. Shorten it before the push, "
             "or raise COMPACTOR_MAX_MESSAGE_BYTES."
         )
-    return Encoded(value, text, flags, fingerprint(value, text))
+    return Encoded(value, text, flags, fingerprint(value))
 
 
 def _as_mapping(message: Any) -> dict[str, Any]:
@@ -153,14 +153,12 @@ def _as_mapping(message: Any) -> dict[str, Any]:
 
 def write_json(value: Any) -> tuple[bytes, int]:
     """JSON bytes of a value and the flags that name its reader. Raises InvalidMessageError."""
-    try:
-        text = orjson.dumps(value, option=_OPTIONS)
-    except TypeError:  # not JSON, or JSON that orjson cannot write: the standard writer decides
-        _check(value, 0)
-        return _write_standard(value), STANDARD_JSON
-    if b"null" in text and _has_non_finite(value):
-        return _write_standard(value), STANDARD_JSON
-    return text, 0
+    if _is_finite(value, 0):
+        try:
+            return orjson.dumps(value, option=_OPTIONS), 0
+        except TypeError:  # an integer over 64 bits, a lone surrogate: JSON all the same
+            pass
+    return _write_standard(value), STANDARD_JSON
 
 
 def read_json(text: bytes, flags: int) -> Any:
@@ -182,43 +180,44 @@ def _write_standard(value: Any) -> bytes:
         ) from None
 
 
-def _check(value: Any, depth: int) -> None:
+def _is_finite(value: Any, depth: int) -> bool:
+    """Whether all numbers are finite. Raises InvalidMessageError for what JSON does not know."""
+    if value is None or isinstance(value, (str, int)):
+        return True
+    if isinstance(value, float):
+        return math.isfinite(value)
     if depth > MAX_DEPTH:
         raise InvalidMessageError(f"message: nested deeper than {MAX_DEPTH} levels. Send the inner part as JSON text.")
-    if is_object(value):
-        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-            raise InvalidMessageError("message: every key must be a string, every object a dict. Convert it first.")
-        for item in value.values():
-            _check(item, depth + 1)
-    elif is_array(value):
-        for item in value:
-            _check(item, depth + 1)
-    elif value is not None and not isinstance(value, (str, int, float)):
-        raise InvalidMessageError(
-            f"message: holds a {type(value).__name__}, which JSON does not know. "
-            "Expected text, numbers, true/false, null, lists and dicts; convert it first, for example with str()."
-        )
-
-
-def _has_non_finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    if is_object(value):
-        return any(_has_non_finite(item) for item in value.values())
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value)
+        if not all(isinstance(key, str) for key in items):
+            raise InvalidMessageError("message: every key must be a string. Convert keys with str() first.")
+        return _all_finite(items.values(), depth + 1)
     if is_array(value):
-        return any(_has_non_finite(item) for item in value)
-    return False
+        return _all_finite(value, depth + 1)
+    raise InvalidMessageError(
+        f"message: holds a {type(value).__name__}, which JSON does not know. "
+        "Expected text, numbers, true/false, null, lists and dicts; convert it first, for example with str()."
+    )
 
 
-def fingerprint(value: Mapping[str, Any], text: bytes) -> bytes:
+def _all_finite(values: Iterable[Any], depth: int) -> bool:
+    """Looks at every value, also behind one that is not finite: it may be no JSON at all."""
+    finite = True
+    for value in values:
+        finite = _is_finite(value, depth) and finite
+    return finite
+
+
+def fingerprint(value: Mapping[str, Any]) -> bytes:
     """8 bytes that name what a model sees of a message: null and absent keys are the same."""
     visible = {key: value[key] for key in _VISIBLE if value.get(key) is not None}
     try:
         seen = orjson.dumps(visible, option=_OPTIONS | orjson.OPT_SORT_KEYS)
-    except TypeError:
-        seen = text
+    except TypeError:  # what only the standard writer takes
+        seen = json.dumps(visible, sort_keys=True).encode()
     return blake2b(seen, digest_size=8).digest()
 
 
-def _slots(tokens: int, encoding: str) -> tuple[int, int]:
-    return (tokens, NOT_COUNTED) if encoding == ENCODINGS[0] else (NOT_COUNTED, tokens)
+def _slots(tokens: Mapping[str, int]) -> tuple[int, int]:
+    return tokens.get(ENCODINGS[0], NOT_COUNTED), tokens.get(ENCODINGS[1], NOT_COUNTED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final, Literal
@@ -15,8 +15,9 @@ from compactor.budget import Budget, budget_for
 from compactor.cached_history import CachedHistory
 from compactor.claims import Claim, Held
 from compactor.commands import claim, push, read, recall
+from compactor.commands.command import Command
 from compactor.commands.prepare import Judgement
-from compactor.commands.push import Batch
+from compactor.commands.push import Batch, Pushed
 from compactor.effects import Flow, Pause, Publish, Run, compute, run
 from compactor.exceptions import DispatchError, InvalidMessageError, StoreUnavailableError
 from compactor.formats.openai import SYSTEM_ROLES
@@ -38,7 +39,7 @@ from compactor.models import (
 )
 from compactor.outcomes import from_json
 from compactor.reader import HEAVY, SessionReader, Surroundings
-from compactor.records import Encoded, encode_message, unpack
+from compactor.records import ENCODINGS, Encoded, encode_message, unpack
 from compactor.tokens import PER_REQUEST, Encode, count_message
 from compactor.view import compose
 
@@ -48,6 +49,7 @@ _OWN_OPERATION_MS: Final = 10 * 60_000  # our own retries come within seconds
 _CALLERS_OPERATION_MS: Final = 8 * 3_600_000  # chat platforms redeliver for hours
 _log = logging.getLogger("compactor")
 
+_CLAIM: Final = b"claim"
 WaitFor = Literal["fit", "swap"]
 
 
@@ -67,45 +69,45 @@ class SessionFlows:
         if not encoded:
             seen = yield from self.estimate(Request())
             return Receipt(seen.history, seen.length, seen.over_threshold)
-        size = sum(len(message.text) for message in encoded)
-        encode = yield from self._reader.encoder()
-        batch = yield from self._batch(encoded, encode, size)
-        operation = self._push_operation(encoded, idempotency_key)
-        pushed = yield from run(
-            push.push(
-                self._reader.keys,
-                batch,
-                operation=operation,
-                remember_ms=_OWN_OPERATION_MS if idempotency_key is None else _CALLERS_OPERATION_MS,
-                ttl_ms=self._reader.ttl_ms,
-                max_bytes=self._reader.settings.max_session_bytes,
-                threshold=self._pushers_budget.threshold,
-                fixed=self._pushers_budget.fixed,
-            )
-        )
-        self._reader.around.unconfirmed.pop(self._reader.session, None)
+        batch = yield from self._batch(encoded)
+        content = blake2b(b"".join(message.own for message in encoded), digest_size=16).digest()
+        operation = _operation(idempotency_key, self._reader.around.unconfirmed.take(self._reader.session, content))
+        try:
+            pushed = yield from run(self._push_command(batch, operation, idempotency_key))
+        except StoreUnavailableError:  # it may have been stored: pushed again, it keeps its name
+            if idempotency_key is None:
+                self._reader.around.unconfirmed.put(self._reader.session, content, operation)
+            raise
+        if pushed.behind:
+            self._reader.around.encodings[self._reader.session] = frozenset(ENCODINGS)
         positions = tuple(range(pushed.first, pushed.first + len(encoded)))
         if pushed.total is not None:
             return Receipt(pushed.total, pushed.length, pushed.over, positions)
         total, _ = yield from self._reader.recounted()
-        return Receipt(
-            total, pushed.length, total + self._pushers_budget.fixed >= self._pushers_budget.threshold, positions
+        over = total + self._pushers_budget.fixed >= self._pushers_budget.threshold
+        return Receipt(total, pushed.length, over, positions)
+
+    def _push_command(self, batch: Batch, operation: bytes, idempotency_key: str | None) -> Command[Pushed]:
+        return push.push(
+            self._reader.keys,
+            batch,
+            operation=operation,
+            remember_ms=_OWN_OPERATION_MS if idempotency_key is None else _CALLERS_OPERATION_MS,
+            ttl_ms=self._reader.ttl_ms,
+            max_bytes=self._reader.settings.max_session_bytes,
+            encoding=self._reader.encoding,
+            threshold=self._pushers_budget.threshold,
+            fixed=self._pushers_budget.fixed,
         )
 
-    def _batch(self, encoded: Sequence[Encoded], encode: Encode, size: int) -> Flow[Batch]:
-        if size <= HEAVY:
-            return _count(encoded, encode, self._reader.encoding)
-        return (yield from compute(lambda: _count(encoded, encode, self._reader.encoding), heavy=True))
-
-    def _push_operation(self, encoded: Sequence[Encoded], idempotency_key: str | None) -> bytes:
-        """The push's name. A push that raised may have been stored: the same messages keep its name."""
-        if idempotency_key is not None:
-            return _operation(idempotency_key)
-        content = blake2b(b"".join(message.own for message in encoded), digest_size=16).digest()
-        failed = self._reader.around.unconfirmed.get(self._reader.session)
-        operation = failed[1] if failed is not None and failed[0] == content else _operation(None)
-        self._reader.around.unconfirmed[self._reader.session] = (content, operation)
-        return operation
+    def _batch(self, encoded: Sequence[Encoded]) -> Flow[Batch]:
+        """The messages counted in every encoding that this session is known to be counted in."""
+        encoders = {self._reader.encoding: (yield from self._reader.encoder())}
+        for name in self._reader.encodings() - encoders.keys():
+            encoders[name] = self._reader.around.encoder(name)
+        if sum(len(message.text) for message in encoded) <= HEAVY:
+            return _count(encoded, encoders)
+        return (yield from compute(lambda: _count(encoded, encoders), heavy=True))
 
     def estimate(self, request: Request) -> Flow[Verdict]:
         """How full the context would be; reads one hash and never queues."""
@@ -123,7 +125,7 @@ class SessionFlows:
             history=total,
             lead_tokens=lead_tokens,
             length=load.length,
-            compaction=compaction_word(load.claim, load.held, over=over),
+            compaction=compaction_word(load.claim_at(self._reader.around.now()), load.held, over=over),
             fit=Fit.FITS if fits else Fit.SHORTENED,
             recounted=load.total is None,
         )
@@ -148,8 +150,12 @@ class SessionFlows:
         return context
 
     def _send(self, request: Request, fixed: Fixed, judgement: Judgement, encode: Encode) -> Flow[Context]:
-        owner = _new_id()
-        answer, history, recounted = yield from self._reader.look(judgement, owner, encode)
+        owner = self._owner()
+        try:
+            answer, history, recounted = yield from self._reader.look(judgement, owner, encode)
+        except StoreUnavailableError:  # the claim may have been taken: the next send publishes it
+            self._reader.around.unconfirmed.put(self._reader.session, _CLAIM, owner.encode())
+            raise
         if answer is None:
             return self._compose(request, fixed, judgement.budget, encode, history, compaction="not_needed")
         state, held = answer.claim, answer.held
@@ -161,6 +167,10 @@ class SessionFlows:
         return self._compose(
             request, fixed, judgement.budget, encode, history, compaction=word, lead=answer.lead, recounted=recounted
         )
+
+    def _owner(self) -> CompactionId:
+        unconfirmed = self._reader.around.unconfirmed.take(self._reader.session, _CLAIM)
+        return CompactionId(unconfirmed.decode()) if unconfirmed else _new_id()
 
     def _publish(self, owner: CompactionId) -> Flow[tuple[str, str]]:
         """Publishes a claim just taken; a broker that is down costs this one attempt."""
@@ -296,9 +306,10 @@ class SessionFlows:
             )
 
 
-def _count(encoded: Sequence[Encoded], encode: Encode, encoding: str) -> Batch:
+def _count(encoded: Sequence[Encoded], encoders: Mapping[str, Encode]) -> Batch:
     lead = next((i for i, m in enumerate(encoded) if m.value["role"] not in SYSTEM_ROLES), len(encoded))
-    return Batch(encoded, [count_message(m.value, encode) for m in encoded], encoding, lead)
+    tokens = {name: [count_message(m.value, encode) for m in encoded] for name, encode in encoders.items()}
+    return Batch(encoded, tokens, lead)
 
 
 def _is_worth_waiting(seen: Verdict, wait_for: WaitFor) -> bool:
@@ -312,10 +323,10 @@ def _new_id() -> CompactionId:
     return CompactionId(str(uuid4()))
 
 
-def _operation(idempotency_key: str | None) -> bytes:
-    """8 bytes that name a writing call: of the caller's key, or random."""
+def _operation(idempotency_key: str | None, unconfirmed: bytes | None = None) -> bytes:
+    """8 bytes that name a writing call: of the caller's key, of an attempt that raised, or random."""
     if idempotency_key is None:
-        return secrets.token_bytes(8)
+        return unconfirmed or secrets.token_bytes(8)
     if not isinstance(idempotency_key, str) or not idempotency_key:
         raise InvalidMessageError("idempotency_key: expected a non-empty text, for example the platform's message id.")
     return blake2b(idempotency_key.encode("utf-8", "surrogatepass"), digest_size=8, person=b"caller").digest()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from compactor.exceptions import ConfigurationError
+
+Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86_400, allow_inf_nan=False)]
 
 
 class Settings(BaseSettings):
@@ -19,7 +21,12 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="COMPACTOR_", frozen=True, extra="ignore", populate_by_name=True, hide_input_in_errors=True
+        env_prefix="COMPACTOR_",
+        env_ignore_empty=True,
+        frozen=True,
+        extra="ignore",
+        populate_by_name=True,
+        hide_input_in_errors=True,
     )
 
     redis_url: SecretStr = Field(
@@ -27,11 +34,11 @@ class Settings(BaseSettings):
     )
     broker_url: SecretStr | None = Field(None, validation_alias=AliasChoices("broker_url", "CELERY_BROKER_URL"))
     namespace: str = "compactor"
-    session_ttl: float = Field(30 * 86_400.0, gt=0)
+    session_ttl: Seconds = 30 * 86_400.0
     max_message_bytes: int = Field(8 * 1024**2, gt=0)
     max_session_bytes: int = Field(256 * 1024**2, gt=0)
-    connect_timeout: float = Field(0.5, gt=0)
-    read_timeout: float = Field(1.0, gt=0)
+    connect_timeout: Seconds = 0.5
+    read_timeout: Seconds = 1.0
     cache_bytes: int = Field(64 * 1024**2, ge=0)
     allow_eviction_policy: str | None = None
 
@@ -39,13 +46,13 @@ class Settings(BaseSettings):
     openai_base_url: str | None = Field(None, validation_alias=AliasChoices("openai_base_url", "OPENAI_BASE_URL"))
     summarizer_model: str | None = None
     summarizer_context_limit: int = Field(32, gt=0, description="K tokens of the summarizer's own window")
-    call_connect_timeout: float = Field(5.0, gt=0)
-    call_timeout: float = Field(30.0, gt=0)
-    compaction_deadline: float = Field(60.0, gt=0)
-    claim_lease: float = Field(90.0, gt=0)
-    queue_patience: float = Field(900.0, gt=0)
-    visibility_timeout: float = Field(180.0, gt=0)
-    stop_grace: float = Field(90.0, gt=0)
+    call_connect_timeout: Seconds = 5.0
+    call_timeout: Seconds = 30.0
+    compaction_deadline: Seconds = 60.0
+    claim_lease: Seconds = 90.0
+    queue_patience: Seconds = 900.0
+    visibility_timeout: Seconds = 180.0
+    stop_grace: Seconds = 90.0
     max_attempts: int = Field(3, ge=1)
     worker_concurrency: int = Field(32, ge=1)
 

@@ -44,9 +44,8 @@ def unavailable(error: Exception) -> StoreUnavailableError:
             "redis: the server refused the user or password. Set both in REDIS_URL (redis://user:password@host:port/0)."
         )
     if isinstance(error, ResponseError):
-        code = str(error).split(" ", 1)[0][:20]
         return StoreUnavailableError(
-            f"redis: the server answered {code}; nothing was changed. `compactor doctor` tells more."
+            f"redis: the server refused ({type(error).__name__}); nothing was changed. `compactor doctor` tells more."
         )
     return StoreUnavailableError(
         f"redis: no answer ({type(error).__name__}). Check that the server of REDIS_URL runs and is reachable; "

@@ -27,6 +27,8 @@ MEDIA_TYPES: Final = frozenset(
     {"image_url", "image", "input_image", "input_audio", "audio", "file", "input_file", "document"}
 )
 
+_TEXT_TYPES: Final = ("text", "input_text", "output_text", "refusal", None)
+
 
 def count_text(text: str, encode: Encode) -> int:
     """Tokens of a text, encoded in pieces of PIECE characters."""
@@ -97,7 +99,7 @@ def _part(part: Any, encode: Encode) -> int:
     kind = part.get("type")
     if isinstance(kind, str) and kind in MEDIA_TYPES:
         return PER_MEDIA
-    if isinstance(part.get("text"), str):
+    if kind in _TEXT_TYPES and isinstance(part.get("text"), str):
         return count_text(part["text"], encode)
     if kind == "tool_result":
         return PER_CALL + _plain(part.get("tool_use_id"), encode) + _content(part.get("content"), encode)

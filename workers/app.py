@@ -16,12 +16,15 @@ from compactor.settings import Settings, read_settings
 from compactor.store import Store
 
 _log = logging.getLogger("compactor")
+# At INFO the HTTP library writes each request's address, with the password that may stand in it.
+for name in ("httpx", "httpx2", "httpcore", "httpcore2", "openai"):
+    logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def make_app(settings: Settings) -> Celery:
     """An app on these settings; the task itself is registered by `workers.tasks`."""
     queue = queue_name(settings.namespace)
-    made = Celery("compactor", broker=settings.broker, include=["workers.tasks"])
+    made = Celery("compactor", broker=settings.broker, include=["workers.tasks", "workers.heartbeat"])
     made.conf.update(
         task_default_queue=queue,
         task_queues=[Queue(queue)],

@@ -19,6 +19,7 @@ from compactor.settings import Settings, read_settings
 from compactor.store import Store
 from compactor.summarizer import ModelSummarizer
 from workers.app import app
+from workers.progress import Progress
 
 _STORE_RETRY = 5  # seconds until a task tries again after Redis did not answer
 
@@ -54,10 +55,7 @@ def tools() -> Tools:
 def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
     """Compacts one session under the claim whose owner is this task's id."""
     keys = session_keys(settings().namespace, session_id(session))
-
-    def progress(phase: str, text: str) -> None:
-        self.send_event(f"task-{phase}", result=text)
-
+    progress = Progress(self)
     try:
         ended = run_compaction(keys, CompactionId(str(self.request.id)), tools(), progress)
     except StoreUnavailableError as error:
@@ -66,6 +64,8 @@ def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
         raise
     except Exception as error:  # noqa: BLE001 # why: its text may hold content, so only the type's name leaves
         raise CompactionCrashed(type(error).__name__) from None
+    finally:
+        progress.flush()
     if ended.retry_in is not None:
         raise self.retry(exc=_error(ended), countdown=ended.retry_in) from None
     return flat(ended.outcome)

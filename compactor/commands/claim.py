@@ -23,7 +23,7 @@ class Begin:
     busy_ms: int = 0
 
 
-def begin(keys: SessionKeys, *, owner: CompactionId, lease_ms: int) -> Command[Begin]:
+def begin(keys: SessionKeys, *, owner: CompactionId, lease_ms: int, max_attempts: int) -> Command[Begin]:
     """Takes the claim from queued to running and reads the snapshot in the same transaction."""
 
     def parse(replies: list[Any]) -> Begin:
@@ -40,15 +40,15 @@ def begin(keys: SessionKeys, *, owner: CompactionId, lease_ms: int) -> Command[B
             raise damaged()
         return Begin(Begun.RUNNING, Stored(state, unpack_all(replies[1]), raw))
 
-    return Command(parse, "begin", keys.all, (owner, lease_ms), (("LRANGE", keys.messages, 0, -1),))
+    return Command(parse, "begin", keys.all, (owner, lease_ms, max_attempts), (("LRANGE", keys.messages, 0, -1),))
 
 
-def archive(keys: SessionKeys, *, owner: CompactionId, originals: Mapping[int, bytes]) -> Command[bool]:
-    """Writes compressed originals by position; False when the claim was lost."""
+def archive(keys: SessionKeys, *, owner: CompactionId, originals: Mapping[int, bytes]) -> Command[str]:
+    """Writes compressed originals by position: `ok`, `lost` (the claim is another's) or `gone`."""
     args: list[str | int | bytes] = [owner]
     for position, blob in originals.items():
         args += (position, blob)
-    return Command(lambda replies: text(replies[0]) == "ok", "archive", keys.all, tuple(args))
+    return Command(lambda replies: text(replies[0]), "archive", keys.all, tuple(args))
 
 
 def swap(

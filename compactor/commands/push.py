@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from compactor.commands.command import Argument, Command, SessionKeys, damaged, text
 from compactor.exceptions import MessageTooLargeError
-from compactor.records import Encoded
+from compactor.records import ENCODINGS, Encoded
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """The script's answer; `total` is None when this encoding did not count the whole history yet."""
+    """The script's answer; `total` is None when this encoding did not count the whole history yet.
+
+    `behind` says that the session is also counted in the other encoding, which this push left out.
+    """
 
     total: int | None
     length: int
     first: int
     over: bool
+    behind: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Counted messages of one push; `lead` of them open the list as system messages."""
+    """Messages of one push, counted in one encoding or both; `lead` of them open the list as system messages."""
 
     messages: Sequence[Encoded]
-    tokens: Sequence[int]
-    encoding: str
+    tokens: Mapping[str, Sequence[int]]
     lead: int
 
 
@@ -39,17 +42,19 @@ def push(
     remember_ms: int,
     ttl_ms: int,
     max_bytes: int,
+    encoding: str,
     threshold: int,
     fixed: int,
 ) -> Command[Pushed]:
     """Raises (on parsing) MessageTooLargeError when the session is full, SessionDamagedError."""
-    rows: list[bytes] = []
-    for message, tokens in zip(batch.messages, batch.tokens, strict=True):
-        rows += (message.pushed(tokens, batch.encoding), message.own, message.text)
-    lead_tokens = sum(batch.tokens[: batch.lead])
     size = sum(len(message.text) for message in batch.messages)
-    head: tuple[Argument, ...] = (operation, remember_ms, ttl_ms, max_bytes, batch.encoding, threshold, fixed)
-    args: tuple[Argument, ...] = (*head, sum(batch.tokens), size, batch.lead, lead_tokens, *rows)
+    args: list[Argument] = [operation, remember_ms, ttl_ms, max_bytes, encoding, threshold, fixed, size, batch.lead]
+    for name in ENCODINGS:
+        counts = batch.tokens.get(name)
+        args += ("", "") if counts is None else (sum(counts), sum(counts[: batch.lead]))
+    for index, message in enumerate(batch.messages):
+        tokens = {name: counts[index] for name, counts in batch.tokens.items()}
+        args += (message.pushed(tokens), message.own, message.text)
 
     def parse(replies: list[Any]) -> Pushed:
         status = text(replies[0][0])
@@ -60,7 +65,7 @@ def push(
             )
         if status == "damaged":
             raise damaged()
-        _, total, length, first, over = replies[0]
-        return Pushed(total if total >= 0 else None, length, first, bool(over))
+        _, total, length, first, over, behind = replies[0]
+        return Pushed(total if total >= 0 else None, length, first, bool(over), bool(behind))
 
-    return Command(parse, "push", keys.all, args)
+    return Command(parse, "push", keys.all, tuple(args))

@@ -100,19 +100,31 @@ class Load:
     lead_tokens: int
     claim: str
     held: str
+    until_ms: int = 0
+
+    def claim_at(self, now: float) -> str:
+        """The claim at a time in seconds since the epoch; one whose time ran out is idle."""
+        return self.claim if self.until_ms > now * 1000 else "idle"
 
 
 def read_load(keys: SessionKeys, encoding: str) -> Command[Load]:
     """One HMGET of what an estimate needs."""
 
     def parse(replies: list[Any]) -> Load:
-        length, total, counted, lead, claim, held = replies[0]
+        length, total, counted, lead, claim, held, until = replies[0]
         if length is None:
             return Load(0, 0, 0, "idle", "")
         whole = length == (counted or b"0")
-        return Load(int(length), int(total or 0) if whole else None, int(lead or 0), text(claim) or "idle", text(held))
+        return Load(
+            length=int(length),
+            total=int(total or 0) if whole else None,
+            lead_tokens=int(lead or 0),
+            claim=text(claim) or "idle",
+            held=text(held),
+            until_ms=number(until),
+        )
 
-    names = ("length", f"{encoding}.total", f"{encoding}.counted", f"{encoding}.lead", "claim", "held")
+    names = ("length", f"{encoding}.total", f"{encoding}.counted", f"{encoding}.lead", "claim", "held", "until")
     return Command(parse, reads=(("HMGET", keys.state, *names),))
 
 
@@ -168,12 +180,14 @@ def read_status(keys: SessionKeys) -> Command[Status]:
         state = parse_state(raw)
         if not state.exists:
             return Status(exists=False)
+        seconds, microseconds = replies[4]
+        now_ms = int(seconds) * 1000 + int(microseconds) // 1000
         return Status(
             exists=True,
             length=state.length,
             totals={encoding: counted[0] for encoding, counted in state.totals.items()},
             revision=state.revision,
-            claim=state.claim,
+            claim=state.claim if state.until_ms > now_ms else "idle",
             held=state.held,
             attempts=number(raw.get("attempts")),
             stored_bytes=number(raw.get("bytes")),
@@ -183,5 +197,5 @@ def read_status(keys: SessionKeys) -> Command[Status]:
             last=from_json(state.last) if state.last else None,
         )
 
-    reads = (("HGETALL", keys.state), ("HLEN", keys.archive), ("LLEN", keys.audit), ("PTTL", keys.state))
+    reads = (("HGETALL", keys.state), ("HLEN", keys.archive), ("LLEN", keys.audit), ("PTTL", keys.state), ("TIME",))
     return Command(parse, reads=reads)

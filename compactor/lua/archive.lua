@@ -1,8 +1,9 @@
 -- Writes originals ahead of the swap; unreferenced until it, deleted by the next claim if it never comes.
 -- KEYS  the session's eight keys
 -- ARGV  1 owner | then per original: position | compressed record
--- returns 'ok' or 'lost'
-local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner', 'drafted', 'bytes')
+-- returns 'ok', 'lost', or 'gone'
+local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner', 'drafted', 'bytes', 'revision')
+if not claim[5] then return 'gone' end
 if claim[1] ~= 'running' or claim[2] ~= ARGV[1] then return 'lost' end
 local drafted, bytes = claim[3] or '', tonumber(claim[4] or 0)
 for i = 2, #ARGV, 2 do

@@ -37,6 +37,7 @@ elseif claim == 'idle' and total >= 0 and load >= tonumber(ARGV[8]) then
   else
     claim, owner, claimed = 'queued', ARGV[1], 1
     set('claim', claim); set('owner', owner); set('until', now + ARGV[10]); set('queued_at', now)
+    set('claimed', ARGV[7])
     if forced then set('attempts', 0) end
     local freed = 0
     for field in string.gmatch(state[15] or '', '%d+') do

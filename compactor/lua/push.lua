@@ -1,9 +1,11 @@
 -- Appends messages once, adds their tokens to the running total, remembers the operation.
 -- KEYS  the session's eight keys (see commands/command.py)
 -- ARGV  1 operation | 2 remember ms | 3 ttl ms | 4 max session bytes | 5 encoding | 6 threshold | 7 fixed
---       8 tokens | 9 bytes | 10 leading system messages | 11 their tokens
+--       8 bytes | 9 leading system messages
+--       10, 11 tokens in cl100k_base, those of the leading ones; 12, 13 in o200k_base; empty: not counted
 --       then per message: head without time | own fingerprint | JSON
--- returns {'ok', total or -1 when this encoding is not fully counted, length, first position, over}
+-- returns {'ok', total or -1 when the encoding is not fully counted, length, first position, over,
+--          1 when the other encoding was fully counted and fell behind}
 --         or {'full', bytes} or {'damaged'}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -16,18 +18,19 @@ if known then
 end
 local encoding, ttl = ARGV[5], tonumber(ARGV[3])
 local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'length', 'bytes', 'chain', 'lead',
-  encoding .. '.total', encoding .. '.counted', encoding .. '.lead',
-  'judged_encoding', 'judged_threshold', 'judged_fixed')
+  'judged_encoding', 'judged_threshold', 'judged_fixed',
+  'cl100k_base.total', 'cl100k_base.counted', 'cl100k_base.lead',
+  'o200k_base.total', 'o200k_base.counted', 'o200k_base.lead')
 local fresh = not state[1]
 local offset, length = tonumber(state[2] or 0), tonumber(state[3] or 0)
-local bytes = tonumber(state[4] or 0) + ARGV[9]
+local bytes = tonumber(state[4] or 0) + ARGV[8]
 if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end
 if bytes > tonumber(ARGV[4]) then return {'full', bytes} end
 
 local chain = state[5] or ''
 local stamp = struct.pack('>I8', now)
 local records = {}
-for i = 12, #ARGV, 3 do
+for i = 14, #ARGV, 3 do
   chain = string.sub(redis.sha1hex(chain .. ARGV[i + 1]), 1, 16)
   records[#records + 1] = ARGV[i] .. stamp .. ARGV[i + 1] .. ARGV[i + 1] .. chain .. ARGV[i + 2]
 end
@@ -35,7 +38,6 @@ for i = 1, #records, 1000 do
   redis.call('RPUSH', KEYS[2], unpack(records, i, math.min(i + 999, #records)))
 end
 
-local total, counted = tonumber(state[7] or 0), tonumber(state[8] or 0)
 local changes = {'length', length + #records, 'bytes', bytes, 'chain', chain}
 local function set(name, value)
   changes[#changes + 1] = name
@@ -44,24 +46,30 @@ end
 if fresh then
   set('schema', 1); set('revision', now); set('offset', 0); set('created', now)
 end
-if counted == length then
-  total = total + ARGV[8]
-  set(encoding .. '.total', total); set(encoding .. '.counted', length + #records)
-  if tonumber(state[6] or 0) == length and ARGV[10] ~= '0' then
-    set('lead', length + ARGV[10]); set(encoding .. '.lead', (state[9] or 0) + ARGV[11])
+local leads = ARGV[9] ~= '0' and tonumber(state[6] or 0) == length
+if leads then set('lead', length + ARGV[9]) end
+local total, behind = -1, 0
+for place, name in ipairs({'cl100k_base', 'o200k_base'}) do
+  local old, arg = 7 + 3 * place, 8 + 2 * place
+  if tonumber(state[old + 1] or 0) == length then
+    if ARGV[arg] ~= '' then
+      local sum = (state[old] or 0) + ARGV[arg]
+      set(name .. '.total', sum); set(name .. '.counted', length + #records)
+      if leads then set(name .. '.lead', (state[old + 2] or 0) + ARGV[arg + 1]) end
+      if name == encoding then total = sum end
+    elseif length > 0 then
+      behind = 1
+    end
   end
-else
-  total = -1
-  if tonumber(state[6] or 0) == length and ARGV[10] ~= '0' then set('lead', length + ARGV[10]) end
 end
 redis.call('HSET', KEYS[1], unpack(changes))
 
 local threshold, fixed = tonumber(ARGV[6]), tonumber(ARGV[7])
-if state[10] == encoding then threshold, fixed = tonumber(state[11]), tonumber(state[12]) end
+if state[7] == encoding then threshold, fixed = tonumber(state[8]), tonumber(state[9]) end
 local over = (total >= 0 and total + fixed >= threshold) and 1 or 0
-local answer = {'ok', total, length + #records, offset + length, over}
+local answer = {'ok', total, length + #records, offset + length, over, behind}
 redis.call('HSET', KEYS[3], ARGV[1],
-  table.concat({total, length + #records, offset + length, over, now + ARGV[2]}, ':'))
+  table.concat({total, length + #records, offset + length, over, behind, now + ARGV[2]}, ':'))
 
 -- Forget operations in one sweep when their number doubled: amortised one step per push.
 local remembered = redis.call('HLEN', KEYS[3])
