@@ -248,6 +248,7 @@ def describe(drafted: Draft, snapshot: Snapshot, planned: Plan) -> Outcome:
         by_pointer=drafted.by_pointer,
         by_model=drafted.by_model,
         by_extract=drafted.by_extract,
+        reason=drafted.failure.code if drafted.failure is not None else "",
         left=drafted.left,
         reached=drafted.saved >= planned.need,
         model=drafted.model,

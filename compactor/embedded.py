@@ -29,6 +29,8 @@ _WITH_PARENT: Final = (
     "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 15)\n"
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
+# Run in the log's folder: Celery imports `workers` from the current one first, where a project may have its own.
+_CELERY: Final = (sys.executable, "-m", "celery", "-A", "workers")
 START_TIMEOUT: Final = 30.0  # seconds
 FLOWER_OPTIONS: Final = (  # wherever it is started, so also in Procfile and docker-compose.yml
     "--read_only=True",
@@ -86,13 +88,19 @@ class Child:
             )
 
     def wait_until(self, ready: Callable[[], bool], what: str, timeout: float = START_TIMEOUT) -> None:
-        """Waits for a condition. Raises EmbeddedServerError with the end of the log when it never comes."""
+        """Waits for a condition; a start that fails or is interrupted stops the child.
+
+        Raises EmbeddedServerError with the end of the log when the condition never comes.
+        """
         until = time.monotonic() + timeout
-        while not ready():
-            if self.process.poll() is not None or time.monotonic() > until:
-                self.stop()
-                raise EmbeddedServerError(f"{what}: did not start. The end of its log:\n{self.tail()}")
-            time.sleep(0.02)
+        try:
+            while not ready():
+                if self.process.poll() is not None or time.monotonic() > until:
+                    raise EmbeddedServerError(f"{what}: did not start. The end of its log:\n{self.tail()}")
+                time.sleep(0.02)
+        except BaseException:
+            self.stop(grace=5)
+            raise
 
     def tail(self, characters: int = 2_000) -> str:
         """The end of the output."""
@@ -122,7 +130,11 @@ class EmbeddedServer:
         self._own_folder = folder is None
         self.folder = folder or Path(tempfile.mkdtemp(prefix="compactor-"))
         self._extra = tuple(extra)
-        self.child = self._start()
+        try:
+            self.child = self._start()
+        except BaseException:
+            self._remove_own_folder()
+            raise
 
     @property
     def url(self) -> str:
@@ -140,16 +152,17 @@ class EmbeddedServer:
         }
         arguments = [str(server_binary()), *(word for option in options.items() for word in option), *self._extra]
         child = Child(arguments, log=self.folder / "server.log")
-        child.wait_until(self._answers, "embedded server")
+        child.wait_until(lambda: self._answers(child), "embedded server")
         return child
 
-    def _answers(self) -> bool:
+    def _answers(self, child: Child) -> bool:
+        """Whether this very process answers, not another program on the port."""
         try:
             client: Any = redis.Redis(port=self.port, socket_timeout=1, socket_connect_timeout=1)
             with client:
-                return bool(client.ping())
-        except redis.ResponseError as error:
-            return "NOAUTH" in str(error)
+                return bool(client.info("server")["process_id"] == child.process.pid)
+        except redis.AuthenticationError:  # a password was asked for with `extra`
+            return True
         except redis.RedisError:
             return False
 
@@ -160,6 +173,9 @@ class EmbeddedServer:
     def stop(self) -> None:
         """Stops the server; a folder it made itself goes with it."""
         self.child.stop(grace=10)
+        self._remove_own_folder()
+
+    def _remove_own_folder(self) -> None:
         if self._own_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -174,21 +190,10 @@ def start_worker(
     *, env: Mapping[str, str], log: Path, concurrency: int | None = None, options: Sequence[str] = ()
 ) -> Child:
     """A Celery worker process, ready to take tasks. Raises EmbeddedServerError."""
-    arguments = [
-        sys.executable,
-        "-m",
-        "celery",
-        "-A",
-        "workers",
-        "worker",
-        "--without-mingle",
-        "--without-gossip",
-        "-l",
-        "INFO",
-    ]
+    arguments = [*_CELERY, "worker", "--without-mingle", "--without-gossip", "-l", "INFO"]
     if concurrency is not None:
         arguments += ["--concurrency", str(concurrency)]
-    child = Child([*arguments, *options], log=log, env=env)
+    child = Child([*arguments, *options], log=log, env=env, cwd=log.parent)
     child.wait_until(lambda: " ready." in child.tail(20_000), "worker")
     return child
 
@@ -202,9 +207,8 @@ def start_flower(*, env: Mapping[str, str], log: Path, port: int, password: str,
         raise ConfigurationError(
             "flower: its password must be printable ASCII without spaces and commas, and not empty."
         )
-    arguments = [sys.executable, "-m", "celery", "-A", "workers", "flower", "--address=127.0.0.1", f"--port={port}"]
-    arguments += [f"--db={db}", *FLOWER_OPTIONS]
-    child = Child(arguments, log=log, env={**env, "FLOWER_BASIC_AUTH": f"flower:{password}"})
+    arguments = [*_CELERY, "flower", "--address=127.0.0.1", f"--port={port}", f"--db={db.resolve()}", *FLOWER_OPTIONS]
+    child = Child(arguments, log=log, env={**env, "FLOWER_BASIC_AUTH": f"flower:{password}"}, cwd=log.parent)
     child.wait_until(lambda: "Visit me at" in child.tail(20_000) and _listens(port), "flower")
     return child
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import chdir
 from pathlib import Path
 
 from compactor.embedded import Child, start_flower, start_worker
@@ -12,16 +11,13 @@ from compactor.embedded import Child, start_flower, start_worker
 def worker(*, env: Mapping[str, str], log: Path) -> Child:
     """A worker that is ready; `log` starts anew. Raises EmbeddedServerError."""
     _start_anew(log)
-    # Celery imports from the current folder first, where a project may have workers of its own.
-    with chdir(log.parent):
-        return start_worker(env=env, log=log)
+    return start_worker(env=env, log=log)
 
 
 def flower(*, env: Mapping[str, str], log: Path, port: int, password: str, db: Path) -> Child:
     """Flower, listening; `log` starts anew. Raises ConfigurationError, EmbeddedServerError."""
     _start_anew(log)
-    with chdir(log.parent):
-        return start_flower(env=env, log=log, port=port, password=password, db=db)
+    return start_flower(env=env, log=log, port=port, password=password, db=db)
 
 
 def _start_anew(log: Path) -> None:

@@ -68,7 +68,7 @@ def _part_text(part: Any) -> str:
         return part
     if not is_object(part):
         return json_text(part)
-    if part.get("type") in MEDIA_TYPES:
+    if _is_media(part):
         return ""
     return part["text"] if isinstance(part.get("text"), str) else json_text(part)
 
@@ -78,7 +78,12 @@ def media_of(message: Mapping[str, Any]) -> int:
     content = message.get("content")
     if not is_array(content):
         return 0
-    return sum(1 for part in content if is_object(part) and part.get("type") in MEDIA_TYPES)
+    return sum(1 for part in content if is_object(part) and _is_media(part))
+
+
+def _is_media(part: Mapping[str, Any]) -> bool:
+    kind = part.get("type")
+    return isinstance(kind, str) and kind in MEDIA_TYPES
 
 
 def with_text(message: Mapping[str, Any], text: str) -> Mapping[str, Any]:
