@@ -54,7 +54,6 @@ def frozen(broker: Child) -> None:
     broker.process.send_signal(signal.SIGSTOP)
 
 
-@pytest.mark.xfail(strict=True, reason="an event that the broker does not take fails or holds the compaction")
 @pytest.mark.parametrize("lost", [killed, frozen])
 def test_a_compaction_goes_on_without_the_broker_that_carries_its_events(
     lost: Callable[[Child], None], tmp_path: Path
