@@ -10,17 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from compactor.exceptions import SummarizerError, SummarizerMisconfigured, SummarizerPermanent, SummarizerTransient
+from compactor.exceptions import (
+    SummarizerError,
+    SummarizerMisconfigured,
+    SummarizerPermanent,
+    SummarizerReplyRejected,
+    SummarizerTransient,
+)
 from compactor.extract import extract
 from compactor.formats.openai import media_of, text_of, with_text
 from compactor.models import Kind, Message, Replacement, recall_id
 from compactor.planning import Item, Plan, Snapshot
-from compactor.prompts import LARGEST_SHARE, PROMPT_VERSION, Summary, SummaryRequest
+from compactor.prompts import LARGEST_SHARE, PROMPT_VERSION, Summary, SummaryRequest, says_something
 from compactor.tokens import Encode, count_message, count_text
 from compactor.wording import Wording, tool_name, wording_for
 
-LARGEST_BODY: Final = 340  # tokens; with its header a replacement stays below 400, hence final
-_EMPTY_BODY: Final = "-"
+LARGEST: Final = 400  # tokens of a replacement, header, name and ids included
+_SMALLEST_BODY: Final = 20  # tokens
 
 
 class Summarize(Protocol):
@@ -166,6 +172,8 @@ class _Writer:
 
     def settle(self, item: Item, answer: Summary | SummarizerError, limits: Limits) -> None:
         """Takes the model's answer for one item, whatever it is."""
+        if isinstance(answer, Summary) and not says_something(answer.text):
+            answer = SummarizerReplyRejected("empty")
         if isinstance(answer, Summary):
             self.draft.model, self.draft.prompt = answer.model, PROMPT_VERSION
             self.draft.spent_in += answer.spent_in
@@ -187,20 +195,28 @@ class _Writer:
         return self._checked(item, text, Kind.POINTER)
 
     def summarised(self, item: Item, summary: Summary) -> Replacement | None:
+        """The model's text under our header; too long a text is cut to its most telling lines."""
         words = wording_for(text_of(item.message.value))
+        head = _head(item, words)
+        room = self._room(item, head)
         body = summary.text
-        if count_text(body, self.encode) > LARGEST_BODY:
-            body = extract(body, budget=LARGEST_BODY, encode=self.encode, wording=words)
-        return self._checked(item, f"{_header(item, words)}\n{body}", Kind.SUMMARY)
+        if count_text(body, self.encode) > room:
+            body = extract(body, budget=room, encode=self.encode, wording=words)
+        return self._checked(item, f"{head}\n{body}", Kind.SUMMARY)
 
     def extracted(self, item: Item, *, reason: str | None = None, provisional: bool = False) -> Replacement | None:
+        """Lines of the result itself under our header."""
         text = text_of(item.message.value)
         words = wording_for(text)
-        body = extract(text, budget=item.body_tokens, encode=self.encode, wording=words)
-        if media := media_of(item.message.value):
-            body = f"{words.media.format(count=media)}\n{body}".strip()
-        whole = f"{_header(item, words)}\n{body or _EMPTY_BODY}"
+        head = _head(item, words)
+        budget = min(item.body_tokens, self._room(item, head))
+        body = extract(text, budget=budget, encode=self.encode, wording=words)
+        whole = f"{head}\n{body}" if body else head
         return self._checked(item, whole, Kind.EXTRACT, reason=reason, provisional=provisional)
+
+    def _room(self, item: Item, head: str) -> int:
+        """Tokens left for a body beside header, name and ids."""
+        return max(_SMALLEST_BODY, LARGEST - 2 - count_message(with_text(item.message.value, head), self.encode))
 
     def _checked(
         self, item: Item, text: str, kind: Kind, *, reason: str | None = None, provisional: bool = False
@@ -214,10 +230,13 @@ class _Writer:
         return Replacement(message.position, value, kind, message.tokens, after, provisional, reason)
 
 
-def _header(item: Item, words: Wording) -> str:
-    return words.header.format(
+def _head(item: Item, words: Wording) -> str:
+    """The header of a replacement, with a note on the images and files it leaves out."""
+    header = words.header.format(
         tool=tool_name(item.call.name), before=item.message.tokens, id=recall_id(item.message.position)
     )
+    media = media_of(item.message.value)
+    return f"{header}\n{words.media.format(count=media)}" if media else header
 
 
 def applied(messages: Sequence[Message], replacements: Sequence[Replacement]) -> list[Mapping[str, Any]]:

@@ -8,8 +8,9 @@ folded with a count, and every gap says how many lines it hides.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -20,7 +21,11 @@ from compactor.wording import Wording
 
 MAX_LINE: Final = 240  # characters of one line
 MAX_LINES: Final = 20_000  # lines looked at; the rest counts as one gap before the last lines
-_EDGE: Final = 2
+_EDGE: Final = 2  # lines at the beginning and at the end
+_FAILURE: Final = 100  # worth of a line that tells of one
+_AT_THE_EDGE: Final = 60
+_SMALLEST_PART: Final = 16  # tokens
+_LEAST: Final = 4  # tokens
 
 _ERROR: Final = re.compile(
     r"(?i)\b(?:error|exception|traceback|failed|failure|fatal|panic|denied|refused|not found|timed? ?out)\b"
@@ -35,31 +40,48 @@ _IDENTIFIER: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Line:
+    """One line, or several alike; `order` is the place of the first in the text."""
+
     text: str
     order: int
-    worth: int
+    worth: int = 0
+    count: int = 1
+
+    def shown(self, wording: Wording) -> str:
+        return self.text if self.count == 1 else wording.lines_repeated.format(line=self.text, count=self.count)
 
 
 def extract(text: str, *, budget: int, encode: Encode, wording: Wording) -> str:
     """Lines of `text` worth at most `budget` tokens; never empty for a text that has any line."""
-    lines = _worth(_fold(_lines(text), wording))
+    rows = _rows(text)
+    lines = _worth(_fold(rows))
     if not lines:
         return ""
-    chosen: list[_Line] = []
-    left = budget
-    for line in sorted(lines, key=lambda item: (-item.worth, item.order)):
-        cost = _cost(line.text)
-        if cost <= left:
-            chosen.append(line)
-            left -= cost
-        if left < 4:
-            break
+    chosen = _choose(lines, budget, wording)
     while chosen:
-        body = _join(sorted(chosen, key=lambda item: item.order), len(lines), wording)
+        body = _join(sorted(chosen, key=lambda item: item.order), len(rows), wording)
         if count_text(body, encode) <= budget:
             return body
         chosen = chosen[: len(chosen) * 9 // 10]
-    return _cut(lines[0].text, budget, encode)
+    best = max(lines, key=lambda item: (item.worth, -item.order))
+    return _cut(best.text, budget, encode)
+
+
+def _choose(lines: Sequence[_Line], budget: int, wording: Wording) -> list[_Line]:
+    """The worthiest lines that fit; a failure too long to fit is kept in part."""
+    chosen: list[_Line] = []
+    left = budget
+    for line in sorted(lines, key=lambda item: (-item.worth, item.order)):
+        kept, cost = line, _cost(line.shown(wording))
+        if cost > left and line.worth >= _FAILURE and left >= _SMALLEST_PART:
+            kept = replace(line, text=line.text[: max(1, len(line.text) * left // cost - 1)] + "…", count=1)
+            cost = left
+        if cost <= left:
+            chosen.append(kept)
+            left -= cost
+        if left < _LEAST:
+            break
+    return chosen
 
 
 def head_and_tail(text: str, *, chars: int, mark: str) -> str:
@@ -68,20 +90,14 @@ def head_and_tail(text: str, *, chars: int, mark: str) -> str:
     return f"{text[:head]}\n{mark}\n{text[len(text) - tail :] if tail else ''}".rstrip("\n")
 
 
-def _lines(text: str) -> list[str]:
+def _rows(text: str) -> list[str]:
+    """The lines that hold anything; JSON as `path = value` lines."""
     value = _json(text)
-    rows = _flatten(value) if (is_object(value) or is_array(value)) else iter(text.splitlines())
-    kept: list[str] = []
-    tail: list[str] = []
-    for row in rows:
-        line = row.rstrip()
-        if not line.strip():
-            continue
-        if len(kept) < MAX_LINES:
-            kept.append(_short(line))
-        else:
-            tail = [*tail[-(_EDGE - 1) :], _short(line)]
-    return kept + tail
+    rows = text.splitlines()
+    if is_object(value) or is_array(value):
+        with suppress(RecursionError):  # nested about as deep as Python goes: its own lines serve
+            rows = list(_flatten(value))
+    return [row.rstrip() for row in rows if row.strip()]
 
 
 def _short(line: str) -> str:
@@ -108,26 +124,28 @@ def _flatten(value: Any, path: str = "") -> Iterator[str]:
         yield f"{path} = {value if isinstance(value, str) else json_text(value)}" if path else json_text(value)
 
 
-def _fold(lines: list[str], wording: Wording) -> list[str]:
-    """Repeated lines once, at their first place, with a count."""
-    counts: dict[str, int] = {}
-    for line in lines:
-        counts[line] = counts.get(line, 0) + 1
-    return [
-        line if count == 1 else wording.lines_repeated.format(line=line, count=count) for line, count in counts.items()
-    ]
+def _fold(rows: Sequence[str]) -> list[_Line]:
+    """Repeated lines once, at their first place, with a count; of a very long text the beginning and the end."""
+    found: dict[str, _Line] = {}
+    for order, row in enumerate(rows):
+        if MAX_LINES <= order < len(rows) - _EDGE:
+            continue
+        text = _short(row)
+        known = found.get(text)
+        found[text] = replace(known, count=known.count + 1) if known else _Line(text, order)
+    return list(found.values())
 
 
-def _worth(lines: list[str]) -> list[_Line]:
+def _worth(lines: Sequence[_Line]) -> list[_Line]:
     last = len(lines) - _EDGE
     return [
-        _Line(line, order, _score(line) + (60 if order < _EDGE or order >= last else 0))
-        for order, line in enumerate(lines)
+        replace(line, worth=_score(line.text) + (_AT_THE_EDGE if place < _EDGE or place >= last else 0))
+        for place, line in enumerate(lines)
     ]
 
 
 def _score(line: str) -> int:
-    score = 100 if _ERROR.search(line) else 0
+    score = _FAILURE if _ERROR.search(line) else 0
     score += 30 if _LABELLED.search(line) else 0
     return score + min(30, 10 * len(_IDENTIFIER.findall(line)))
 
@@ -138,13 +156,14 @@ def _cost(line: str) -> int:
     return int((len(line) - wide) / 3.2 + wide / 1.2) + 2
 
 
-def _join(chosen: list[_Line], total: int, wording: Wording) -> str:
+def _join(chosen: Sequence[_Line], total: int, wording: Wording) -> str:
+    """The chosen lines in order; every gap says how many lines of the text it hides."""
     out: list[str] = []
     expected = 0
     for line in chosen:
         if line.order > expected:
             out.append(wording.lines_skipped.format(count=line.order - expected))
-        out.append(line.text)
+        out.append(line.shown(wording))
         expected = line.order + 1
     if expected < total:
         out.append(wording.lines_skipped.format(count=total - expected))

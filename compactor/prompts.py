@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Final
 
 from compactor.exceptions import SummarizerRefused, SummarizerReplyRejected
 from compactor.json_values import is_array, is_object
-from compactor.tokens import Encode, count_text
+from compactor.tokens import Encode, count_messages, count_text, json_text
 
 PROMPT_VERSION: Final = 1
 LARGEST_SHARE: Final = 0.6  # a replacement costs at most this share of its source
@@ -36,13 +36,24 @@ _THINK: Final = re.compile(r"(?is)<(think|thinking|reasoning|analysis)>.*?</\1>"
 _OPEN_THINK: Final = re.compile(r"(?i)</?(?:think|thinking|reasoning|analysis)>")
 _FENCE: Final = re.compile(r"(?s)^```[\w-]*\s*\n(.*?)\n?```$")
 _TOOL_PROTOCOL: Final = re.compile(
-    r"(?i)</?(?:tool_call|tool_calls|function_calls?|invoke|parameter|tool_response)\b|<\|(?:tool|python_tag|channel|im_start)|\[TOOL_CALLS\]"
+    r"(?i)</?(?:tool_call|tool_calls|function_calls?|invoke|parameter|tool_response)\b|<function=|\[TOOL_CALLS\]"
+    r"|<[|\uff5c](?:tool|python_tag|channel|im_start)|[\"'](?:tool_calls|function_call)[\"']\s*:"
+    r"|\{\s*[\"']name[\"']\s*:\s*[\"'][^\"']*[\"']\s*,\s*[\"'](?:arguments|parameters)[\"']\s*:"
 )
-_TOOL_KEYS: Final = frozenset({"tool_calls", "function_call", "tool_call_id"})
 _REFUSAL: Final = re.compile(
-    r"(?i)^\W*(?:i(?:'|\u2019)?m sorry|i am sorry|sorry,|i can(?:'|\u2019)?t (?:help|assist)|i cannot (?:help|assist)"
-    r"|抱歉|对不起)"
+    r"(?i)^\W*(?:unfortunately,? )?(?:i(?:'|\u2019)?m sorry|i am sorry|sorry,|as an ai\b"
+    r"|i (?:can(?:'|\u2019)?t|cannot|won(?:'|\u2019)?t|will not|am unable to|am not able to) (?:help|assist|process)"
+    r"|i(?:'|\u2019)?m (?:unable|not able) to (?:help|assist)|很?抱歉|对不起|我(?:无法|不能)(?:协助|帮助|处理))"
 )
+_NO_SUMMARY: Final = re.compile(
+    r"(?i)^\W*(?:please (?:provide|share|paste|send)\b|error generating\b"
+    r"|error: (?:you(?:'|\u2019)?ve|rate|quota|context)\b)"
+)
+_OUR_KEYS: Final = frozenset({"facts", "note", "outcome", "omitted"})
+_NO_JSON: Final = object()
+_MARGIN: Final = 16  # tokens; a text in two places of a prompt may encode to a few more
+_SMALLEST_PIECE: Final = 256  # tokens
+_JSON: Final = re.compile(r"(?s)\{.*\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +118,18 @@ def read_reply(reply: Reply, request: SummaryRequest, encode: Encode) -> str:
     body = _render(text)
     if _REFUSAL.search(body):
         raise SummarizerRefused
-    if not body:
+    if not says_something(body):
         raise SummarizerReplyRejected("empty")
+    if _NO_SUMMARY.search(body):
+        raise SummarizerReplyRejected("no_summary")
     if count_text(body, encode) > LARGEST_SHARE * request.tokens:
         raise SummarizerReplyRejected("not_smaller")
     return body
+
+
+def says_something(text: str) -> bool:
+    """Whether a text holds a single letter or digit."""
+    return any(char.isalnum() for char in text)
 
 
 def pieces(request: SummaryRequest, *, window: int, encode: Encode) -> list[SummaryRequest]:
@@ -119,18 +137,26 @@ def pieces(request: SummaryRequest, *, window: int, encode: Encode) -> list[Summ
 
     The body's budget is shared, with at least 40 tokens a piece.
     """
-    room = max(256, window - 1_500 - OUTPUT_ALLOWANCE * request.body_tokens)
-    tokens = count_text(request.text, encode)
-    if tokens <= room:
+    beside = count_messages(prompt(replace(request, text="")), encode) + _MARGIN
+    room = max(_SMALLEST_PIECE, window - beside - OUTPUT_ALLOWANCE * request.body_tokens)
+    if count_text(request.text, encode) <= room:
         return [request]
-    count = -(-tokens // room)
-    size = -(-len(request.text) // count)
-    body = max(40, request.body_tokens // count)
+    parts = list(_split(request.text, room, encode))
+    body = max(40, request.body_tokens // len(parts))
     return [
-        SummaryRequest(request.tool, request.arguments, part, request.goal, max(1, request.tokens // count), body)
-        for start in range(0, len(request.text), size)
-        for part in [request.text[start : start + size]]
+        replace(request, text=part, tokens=max(1, request.tokens // len(parts)), body_tokens=body) for part in parts
     ]
+
+
+def _split(text: str, room: int, encode: Encode) -> Iterator[str]:
+    """Parts of at most `room` tokens; scripts differ, so each part is counted."""
+    start = 0
+    while start < len(text):
+        size = room * 4
+        while size > 1 and count_text(text[start : start + size], encode) > room:
+            size = size * 3 // 4
+        yield text[start : start + size]
+        start += size
 
 
 def _without_wrapping(text: str) -> str:
@@ -143,18 +169,31 @@ def _without_wrapping(text: str) -> str:
 
 
 def _render(text: str) -> str:
-    """The JSON reply as lines; anything else stays the plain text it is."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+    """The JSON reply as lines, also behind or before a sentence; anything else stays the plain text it is."""
+    value = _json(text)
+    if isinstance(value, str):
+        return value.strip()
     if not is_object(value):
-        return text
-    if _TOOL_KEYS & value.keys():
-        raise SummarizerReplyRejected("tool_protocol")
-    lines = [_field(value, "outcome"), *_facts(value.get("facts")), _field(value, "note")]
-    omitted = _field(value, "omitted")
-    return "\n".join(line for line in [*lines, f"({omitted})" if omitted else ""] if line)
+        return "" if value is not _NO_JSON else text
+    lines = [*_facts(value.get("facts")), _field(value, "note")]
+    outcome, omitted = _field(value, "outcome"), _field(value, "omitted")
+    if not any(lines) and outcome.lower() in ("", "ok"):
+        return ""
+    return "\n".join(line for line in [outcome, *lines, f"({omitted})" if omitted else ""] if line)
+
+
+def _json(text: str) -> Any:
+    """The JSON value of a text, or of the one object in it; _NO_JSON when there is none of ours."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    inner = _JSON.search(text)
+    try:
+        value = json.loads(inner[0]) if inner else _NO_JSON
+    except (ValueError, RecursionError):
+        return _NO_JSON
+    return value if is_object(value) and _OUR_KEYS & value.keys() else _NO_JSON
 
 
 def _field(value: Mapping[str, Any], name: str) -> str:
@@ -171,7 +210,8 @@ def _facts(facts: Any) -> list[str]:
     for fact in facts:
         if is_object(fact) and fact.get("value") not in (None, ""):
             label = " ".join(str(fact.get("label") or "").split())
-            lines.append(f"{label} = {fact['value']}" if label else str(fact["value"]))
+            shown = fact["value"] if isinstance(fact["value"], str) else json_text(fact["value"])
+            lines.append(f"{label} = {shown}" if label else shown)
         elif isinstance(fact, str) and fact.strip():
             lines.append(fact.strip())
     return lines

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from compactor.budget import Budget
 from compactor.extract import head_and_tail
-from compactor.formats.openai import SYSTEM_ROLES, text_of, with_text
+from compactor.formats.openai import RESULT_ROLES, SYSTEM_ROLES, media_of, text_of, with_text
 from compactor.history import History, Step, read_history
 from compactor.models import Fit, Message, recall_id
 from compactor.tokens import Encode, count_message
@@ -28,11 +28,16 @@ _SHOWN_TOOLS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a view cuts, by position: steps before `steps`, whole turns before `turns` are left out."""
+    """Where a view cuts, by position: steps before `steps`, whole turns before `turns` are left out.
+
+    `spared` names the steps before the cut that could not leave when it was made (unread, open):
+    they stay for as long as the cut does, so that the prefix does.
+    """
 
     steps: int = 0
     turns: int = 0
     carriers: bool = True
+    spared: frozenset[int] = frozenset()
 
 
 NO_CUT: Final = Cut()
@@ -63,6 +68,7 @@ class _Composer:
         self.history: History = read_history([message.value for message in messages])
         self.wording = wording_for(next((text_of(m.value) for m in messages if m.role == "user"), ""))
         self.droppable = [step for step in self.history.steps if self._is_droppable(step)]
+        self._leaving = {step.start for step in self.droppable}
         self._indexes = [step.indexes for step in self.droppable]
         self._leaves_with_turn = self._turn_leavers()
         self._sentences: dict[tuple[int, int], dict[int, tuple[Mapping[str, Any], int]]] = {}
@@ -91,23 +97,37 @@ class _Composer:
         return not any(history.is_unread(index) or self.messages[index].pinned for index in step.indexes)
 
     def _turn_leavers(self) -> bytearray:
-        """Marks the messages that may leave with their turn: steps that may, and user messages but the latest."""
+        """Marks the messages outside of steps that may leave with their turn: user messages but the latest."""
+        history = self.history
         leaves = bytearray(len(self.messages))
-        for indexes in self._indexes:
-            for index in indexes:
-                leaves[index] = 1
-        for index, role in enumerate(self.history.roles):
-            if index not in self.history.step_of and role not in SYSTEM_ROLES:
-                leaves[index] = index != self.history.last_user and not self.messages[index].pinned
+        for index, role in enumerate(history.roles):
+            if index not in history.step_of and role not in SYSTEM_ROLES:
+                stays = index == history.last_user or self.messages[index].pinned or history.is_unread(index)
+                leaves[index] = not stays
         return leaves
+
+    def sparing(self, cut: Cut) -> Cut:
+        """The cut with the steps before it that cannot leave now."""
+        end = max(cut.steps, cut.turns)
+        starts = [step.start for step in self.history.steps if step.start not in self._leaving]
+        return replace(cut, spared=frozenset(p for start in starts if (p := self.position(start)) < end))
+
+    def shortenable(self, index: int) -> bool:
+        """A result that stays whatever the cut: unread, or of a step that cannot leave."""
+        step = self.history.step_of.get(index)
+        if self.history.roles[index] not in RESULT_ROLES or self.messages[index].pinned:
+            return False
+        return step is None or step.start not in self._leaving
 
     def _dropped(self, cut: Cut) -> bytearray:
         dropped = bytearray(len(self.messages))
         for step, indexes in zip(self.droppable, self._indexes, strict=True):
-            if self.position(step.start) >= cut.steps:
+            position = self.position(step.start)
+            if position >= max(cut.steps, cut.turns):
                 break
-            for index in indexes:
-                dropped[index] = 1
+            if position not in cut.spared:
+                for index in indexes:
+                    dropped[index] = 1
         for index in range(len(self.messages)):
             if self.position(index) >= cut.turns:
                 break
@@ -120,9 +140,10 @@ class _Composer:
         carried: dict[int, tuple[Mapping[str, Any], int]] = {}
         first: int | None = None
         for order, step in enumerate(self.droppable):
-            if not dropped[step.start]:
+            position = self.position(step.start)
+            if position >= cut.steps:
                 break
-            if self.position(step.start) < cut.turns:
+            if position < cut.turns or not dropped[step.start]:
                 continue
             if first is None:
                 first = order
@@ -143,7 +164,8 @@ class _Composer:
     def _written(self, gap: Sequence[Step]) -> dict[int, tuple[Mapping[str, Any], int]]:
         carrier = next((step for step in gap if step.calls and not step.open), None)
         if carrier is None:
-            return {gap[-1].start: self._as_is(gap[-1].start)}
+            text = next((step for step in reversed(gap) if not step.calls), None)
+            return {} if text is None else {text.start: self._as_is(text.start)}
         carried = {carrier.start: self._as_is(carrier.start)}
         for order, index in enumerate(carrier.answered):
             left_out = self.wording.left_out.format(id=recall_id(self.position(index)))
@@ -203,11 +225,12 @@ def _search(composer: _Composer, room: int, target: int, remembered: Cut | None)
     steps = _lowest(composer, [Cut(steps=end) for end in ends], min(room, target), {})
     kept = composer.render(steps, {})
     if _tokens(kept) <= room:
-        return _view(composer, kept, Fit.SHORTENED, steps)
-    shortened = _shorten_unread(composer, kept, room)
+        return _view(composer, kept, Fit.SHORTENED, composer.sparing(steps))
+    shortened = _shorten_results(composer, kept, room)
     cut = _lowest(composer, [steps, *_turn_cuts(composer, steps)], room, shortened)
     kept = composer.render(cut, shortened)
-    return _view(composer, kept, Fit.SHORTENED if _tokens(kept) <= room else Fit.IMPOSSIBLE, cut)
+    fit = Fit.SHORTENED if _tokens(kept) <= room else Fit.IMPOSSIBLE
+    return _view(composer, kept, fit, composer.sparing(cut))
 
 
 def _turn_cuts(composer: _Composer, steps: Cut) -> list[Cut]:
@@ -234,12 +257,12 @@ def _lowest(composer: _Composer, cuts: Sequence[Cut], room: int, shortened: Show
     return cuts[low]
 
 
-def _shorten_unread(composer: _Composer, kept: Sequence[Row], room: int) -> dict[int, tuple[Mapping[str, Any], int]]:
-    """Unread results as head and tail, the largest first, each only as far as needed."""
+def _shorten_results(composer: _Composer, kept: Sequence[Row], room: int) -> dict[int, tuple[Mapping[str, Any], int]]:
+    """Results that cannot leave as head and tail, the largest first, each only as far as needed."""
     excess = _tokens(kept) - room
-    unread = [index for index, _, _ in kept if composer.history.is_unread(index)]
+    staying = [index for index, _, _ in kept if composer.shortenable(index)]
     shortened: dict[int, tuple[Mapping[str, Any], int]] = {}
-    for index in sorted(unread, key=lambda i: -composer.messages[i].tokens):
+    for index in sorted(staying, key=lambda i: -composer.messages[i].tokens):
         if excess <= 0:
             break
         value, tokens = _shorten(composer, index, composer.messages[index].tokens - excess)
@@ -252,17 +275,22 @@ def _shorten_unread(composer: _Composer, kept: Sequence[Row], room: int) -> dict
 def _shorten(composer: _Composer, index: int, wanted: int) -> tuple[Mapping[str, Any], int]:
     """The result at `index` cut to about `wanted` tokens, never below _SMALLEST_RESULT characters."""
     message = composer.messages[index]
-    text = text_of(message.value)
+    text, words = text_of(message.value), wording_for(text_of(message.value))
+    media = media_of(message.value)
+    note = words.media.format(count=media) + "\n" if media else ""
+    if len(text) <= _SMALLEST_RESULT and not media:
+        return message.value, message.tokens
     best: tuple[Mapping[str, Any], int] = message.value, message.tokens
     chars = int(len(text) * max(0.0, wanted / max(1, message.tokens)))
     while True:
-        chars = max(_SMALLEST_RESULT, min(chars, len(text)))
-        mark = wording_for(text).cut.format(cut=len(text) - chars, id=recall_id(message.position))
-        value = with_text(message.value, head_and_tail(text, chars=chars, mark=mark))
+        chars = min(len(text), max(_SMALLEST_RESULT, chars))
+        mark = words.cut.format(cut=len(text) - chars, id=recall_id(message.position))
+        short = text if chars >= len(text) else head_and_tail(text, chars=chars, mark=mark)
+        value = with_text(message.value, (note + short).rstrip("\n"))
         tokens = count_message(value, composer.encode)
         if tokens < best[1]:
             best = value, tokens
-        if tokens <= wanted or chars == _SMALLEST_RESULT:
+        if tokens <= wanted or chars <= _SMALLEST_RESULT:
             return best
         chars = min(chars - 1, int(chars * 0.8))
 
