@@ -57,9 +57,10 @@ def extract(text: str, *, budget: int, encode: Encode, wording: Wording) -> str:
     lines = _worth(_fold(rows))
     if not lines:
         return ""
+    unread = len(rows) - sum(line.count for line in lines)
     chosen = _choose(lines, budget, wording)
     while chosen:
-        body = _join(sorted(chosen, key=lambda item: item.order), len(rows), wording)
+        body = _join(chosen, lines, unread, wording)
         if count_text(body, encode) <= budget:
             return body
         chosen = chosen[: len(chosen) * 9 // 10]
@@ -156,17 +157,23 @@ def _cost(line: str) -> int:
     return int((len(line) - wide) / 3.2 + wide / 1.2) + 2
 
 
-def _join(chosen: Sequence[_Line], total: int, wording: Wording) -> str:
+def _join(chosen: Sequence[_Line], lines: Sequence[_Line], unread: int, wording: Wording) -> str:
     """The chosen lines in order; every gap says how many lines of the text it hides."""
+    kept = {line.order: line for line in chosen}
     out: list[str] = []
-    expected = 0
-    for line in chosen:
-        if line.order > expected:
-            out.append(wording.lines_skipped.format(count=line.order - expected))
-        out.append(line.shown(wording))
-        expected = line.order + 1
-    if expected < total:
-        out.append(wording.lines_skipped.format(count=total - expected))
+    hidden = 0
+    for line in lines:
+        if line.order >= MAX_LINES:
+            hidden, unread = hidden + unread, 0
+        if line.order not in kept:
+            hidden += line.count
+            continue
+        if hidden:
+            out.append(wording.lines_skipped.format(count=hidden))
+            hidden = 0
+        out.append(kept[line.order].shown(wording))
+    if hidden + unread:
+        out.append(wording.lines_skipped.format(count=hidden + unread))
     return "\n".join(out)
 
 
