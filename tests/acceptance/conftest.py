@@ -13,7 +13,7 @@ from compactor.embedded import Child, EmbeddedServer
 from compactor.settings import Settings
 from compactor.testing import ModelServer
 from tests.acceptance.scripted_model import scripted_model
-from tests.acceptance.worker_process import short_settings, started
+from tests.acceptance.worker_process import running_worker, short_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,9 @@ def serving(
     server: EmbeddedServer, factory: pytest.TempPathFactory, namespace: str, model: ModelServer | None
 ) -> Iterator[Service]:
     settings = short_settings(server.url, namespace)
-    worker = started(settings, factory.mktemp(namespace) / "worker.log", model=model)
-    with Compactor(settings=settings) as memory:
+    log = factory.mktemp(namespace) / "worker.log"
+    with running_worker(settings, log, model=model) as worker, Compactor(settings=settings) as memory:
         yield Service(settings, worker, memory)
-    worker.stop(grace=10)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from pathlib import Path
 from compactor import Code, Compactor
 from compactor.embedded import EmbeddedServer
 from tests.acceptance.waiting import wait_until
-from tests.acceptance.worker_process import short_settings, started
+from tests.acceptance.worker_process import running_worker, short_settings
 from tests.integration.conversations import SMALL, conversation, user
 
 
@@ -16,8 +16,7 @@ def test_sends_go_on_without_the_broker_and_the_next_one_after_the_pause_queues(
     server: EmbeddedServer, own_server: EmbeddedServer, tmp_path: Path
 ) -> None:
     settings = short_settings(server.url, f"broker{own_server.port}", broker_url=own_server.url)
-    worker = started(settings, tmp_path / "worker.log")
-    with Compactor(settings=settings) as memory:
+    with running_worker(settings, tmp_path / "worker.log") as worker, Compactor(settings=settings) as memory:
         session = memory.session("broker/down", SMALL)
         session.push(conversation(9))
         own_server.child.kill()
@@ -33,4 +32,4 @@ def test_sends_go_on_without_the_broker_and_the_next_one_after_the_pause_queues(
         outcome = wait_until(lambda: session.status().last, what="the outcome")
         assert outcome.outcome is Code.APPLIED
         assert session.originals() == [*conversation(9), user("Anything new?")]
-    assert worker.stop(grace=20) == 0
+        assert worker.stop(grace=20) == 0

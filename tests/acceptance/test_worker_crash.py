@@ -13,7 +13,7 @@ from compactor.settings import Settings
 from compactor.testing import ModelServer
 from tests.acceptance.scripted_model import long_talk, requests_with
 from tests.acceptance.waiting import wait_until
-from tests.acceptance.worker_process import short_settings, started
+from tests.acceptance.worker_process import running_worker, short_settings
 from tests.integration.conversations import SMALL, recount, user
 
 
@@ -34,8 +34,8 @@ def in_flight(session: Session, model: ModelServer, mark: str) -> list[dict[str,
 def test_a_worker_killed_during_the_model_call_loses_nothing_and_another_ends_its_work(
     settings: Settings, model: ModelServer, tmp_path: Path
 ) -> None:
-    first = started(settings, tmp_path / "first.log", model=model)
-    with Compactor(settings=settings) as memory:
+    log = tmp_path / "first.log"
+    with running_worker(settings, log, model=model) as first, Compactor(settings=settings) as memory:
         session = memory.session("crash/killed", SMALL)
         pushed = in_flight(session, model, "mark-killed")
         first.kill()
@@ -45,22 +45,24 @@ def test_a_worker_killed_during_the_model_call_loses_nothing_and_another_ends_it
         assert context.verdict.compaction == "running"
         assert context.messages[-1] == more
         assert session.status().last is None
-        second = started(settings, tmp_path / "second.log", model=model)
-        outcome = wait_until(lambda: session.status().last, seconds=40, what="the outcome")
+        with running_worker(settings, tmp_path / "second.log", model=model) as second:
+            outcome = wait_until(lambda: session.status().last, seconds=40, what="the outcome")
+            assert second.stop(grace=20) == 0
         assert outcome.outcome is Code.APPLIED
         assert outcome.by_model == outcome.items
         assert session.originals() == [*pushed, more]
         assert session.estimate().total == recount(session.prepare().messages) + 3
         assert session.status().attempts == 0
         assert len(session.compactions()) == 1
-    assert second.stop(grace=20) == 0
 
 
 def test_a_worker_told_to_stop_ends_its_compaction_first(
     settings: Settings, model: ModelServer, tmp_path: Path
 ) -> None:
-    worker = started(settings, tmp_path / "worker.log", model=model)
-    with Compactor(settings=settings) as memory:
+    with (
+        running_worker(settings, tmp_path / "worker.log", model=model) as worker,
+        Compactor(settings=settings) as memory,
+    ):
         session = memory.session("crash/stopped", SMALL)
         pushed = in_flight(session, model, "mark-stopped")
         assert worker.stop(grace=20) == 0

@@ -21,7 +21,7 @@ from compactor.embedded import EmbeddedServer
 from compactor.settings import Settings
 from compactor.testing import Answer, ModelServer, summary
 from tests.acceptance.waiting import wait_until
-from tests.acceptance.worker_process import short_settings, started
+from tests.acceptance.worker_process import running_worker, short_settings
 from tests.integration.conversations import SMALL, SYSTEM, assistant, call, result, rows, user
 from tests.integration.stored import bare
 
@@ -108,11 +108,11 @@ def test_no_planted_word_leaves_the_sessions_keys(
         assert all(word in dump(own_server, session_keys=True) for word in PLANTED[:4])
         waiting = dump(own_server, session_keys=False)
         assert '[["private/chat"], {}, ' in waiting, "the task's body is read too"
-        worker = started(settings, tmp_path / "worker.log", model=model, options=("-l", "DEBUG"))
-        outcome = wait_until(lambda: session.status().last, seconds=30, what="the outcome")
-        assert outcome.outcome is ended
-        wait_until(lambda: [e for e in events if e["type"] == "task-succeeded"], what="the last event")
-        assert worker.stop(grace=20) == 0
+        with running_worker(settings, tmp_path / "worker.log", model=model, options=("-l", "DEBUG")) as worker:
+            outcome = wait_until(lambda: session.status().last, seconds=30, what="the outcome")
+            assert outcome.outcome is ended
+            wait_until(lambda: [e for e in events if e["type"] == "task-succeeded"], what="the last event")
+            assert worker.stop(grace=20) == 0
         places = {
             "broker before": waiting,
             "broker after": dump(own_server, session_keys=False),

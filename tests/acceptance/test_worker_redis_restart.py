@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from compactor import Code, Compactor, Session
+from compactor import Code, Compactor, Outcome, Session
 from compactor.embedded import Child, EmbeddedServer
 from compactor.testing import ModelServer
 from tests.acceptance.scripted_model import long_talk, requests_with
 from tests.acceptance.waiting import wait_until
-from tests.acceptance.worker_process import short_settings, started
+from tests.acceptance.worker_process import running_worker, short_settings
 from tests.integration.conversations import SMALL, recount
 
 ENDED = re.compile(r"compact_session\[[\w-]+\] (?:raised|retry|reject|succeeded)", re.IGNORECASE)
@@ -39,15 +39,22 @@ def test_the_worker_survives_and_the_session_is_compacted_in_the_end(
 ) -> None:
     mark = f"mark-restart-{back}"
     settings = short_settings(own_server.url, "restart")
-    worker = started(settings, tmp_path / "worker.log", model=model)
-    with Compactor(settings=settings) as memory:
+    with (
+        running_worker(settings, tmp_path / "worker.log", model=model) as worker,
+        Compactor(settings=settings) as memory,
+    ):
         session = memory.session("restart/flight", SMALL)
         pushed = queued(session, model, mark)
         own_server.child.kill()
         if back == "after-the-run-failed":
             first_run_over(worker, model)
         own_server.restart()
-        outcome = wait_until(lambda: session.status().last, seconds=60, what="the outcome")
+
+        def sent_on() -> Outcome | None:
+            session.prepare()
+            return session.status().last
+
+        outcome = wait_until(sent_on, seconds=30, what="the outcome while the bot sends on")
         assert outcome.outcome is Code.APPLIED
         assert session.originals() == pushed
         assert session.estimate().total == recount(session.prepare().messages) + 3
@@ -55,15 +62,16 @@ def test_the_worker_survives_and_the_session_is_compacted_in_the_end(
         again = memory.session("restart/after", SMALL)
         again.push(long_talk(9, "well", f"{mark}-after"))
         assert again.compact(wait=30).outcome is Code.APPLIED
-    worker.stop(grace=20)
 
 
 def test_a_store_that_goes_away_alone_is_tried_again_by_the_task_itself(
     server: EmbeddedServer, own_server: EmbeddedServer, model: ModelServer, tmp_path: Path
 ) -> None:
     settings = short_settings(own_server.url, f"store{own_server.port}", broker_url=server.url)
-    worker = started(settings, tmp_path / "worker.log", model=model)
-    with Compactor(settings=settings) as memory:
+    with (
+        running_worker(settings, tmp_path / "worker.log", model=model) as worker,
+        Compactor(settings=settings) as memory,
+    ):
         session = memory.session("restart/store", SMALL)
         pushed = queued(session, model, "mark-store-alone")
         own_server.child.kill()
@@ -73,27 +81,22 @@ def test_a_store_that_goes_away_alone_is_tried_again_by_the_task_itself(
         outcome = wait_until(lambda: session.status().last, seconds=30, what="the outcome")
         assert outcome.outcome is Code.APPLIED
         assert session.originals() == pushed
-    worker.stop(grace=20)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="workers/tasks.py: a progress event that the broker does not take ends the compaction itself"
-)
 def test_a_broker_that_goes_away_alone_does_not_stop_a_compaction(
     server: EmbeddedServer, own_server: EmbeddedServer, model: ModelServer, tmp_path: Path
 ) -> None:
     settings = short_settings(server.url, f"broker{own_server.port}", broker_url=own_server.url)
-    worker = started(settings, tmp_path / "worker.log", model=model)
-    try:
-        with Compactor(settings=settings) as memory:
-            session = memory.session("restart/broker", SMALL)
-            pushed = queued(session, model, "mark-broker-alone")
-            own_server.child.kill()
-            first_run_over(worker, model)
-            last = session.status().last
-            assert last is not None
-            assert last.outcome is Code.APPLIED
-            assert session.originals() == pushed
-    finally:
+    with (
+        running_worker(settings, tmp_path / "worker.log", model=model) as worker,
+        Compactor(settings=settings) as memory,
+    ):
+        session = memory.session("restart/broker", SMALL)
+        pushed = queued(session, model, "mark-broker-alone")
+        own_server.child.kill()
+        first_run_over(worker, model)
+        last = session.status().last
         own_server.restart()
-        worker.stop(grace=20)
+        assert last is not None
+        assert last.outcome is Code.APPLIED
+        assert session.originals() == pushed

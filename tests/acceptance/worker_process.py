@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from compactor.embedded import Child, start_worker
@@ -25,7 +26,10 @@ def short_settings(redis_url: str, namespace: str, *, broker_url: str | None = N
     return read_settings(redis_url=redis_url, broker_url=broker_url, namespace=namespace, **SHORT)
 
 
-def started(settings: Settings, log: Path, *, model: ModelServer | None = None, options: Sequence[str] = ()) -> Child:
+@contextlib.contextmanager
+def running_worker(
+    settings: Settings, log: Path, *, model: ModelServer | None = None, options: Sequence[str] = ()
+) -> Generator[Child]:
     """A ready worker process on these settings; with a model, or without one for extracts."""
     env = {
         "REDIS_URL": settings.redis_url.get_secret_value(),
@@ -35,4 +39,8 @@ def started(settings: Settings, log: Path, *, model: ModelServer | None = None, 
     }
     if model is not None:
         env |= {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "test", "COMPACTOR_SUMMARIZER_MODEL": "cheap"}
-    return start_worker(env=env, log=log, concurrency=32, options=options)
+    child = start_worker(env=env, log=log, concurrency=32, options=options)
+    try:
+        yield child
+    finally:
+        child.stop(grace=20)

@@ -58,7 +58,8 @@ class InlineWorker:
     def begin(self, session: str, owner: CompactionId, *, lease: float = 90.0) -> claim.Begin:
         """Only takes the claim, as a worker that dies right afterwards."""
         keys = session_keys(self._settings.namespace, SessionId(session))
-        return self.store.run(claim.begin(keys, owner=owner, lease_ms=int(lease * 1000)))
+        begin = claim.begin(keys, owner=owner, lease_ms=int(lease * 1000), max_attempts=self._settings.max_attempts)
+        return self.store.run(begin)
 
     def with_lease(self, seconds: float) -> InlineWorker:
         """The same worker under another lease."""

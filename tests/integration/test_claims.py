@@ -7,6 +7,7 @@ import base64
 import json
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,8 +18,9 @@ from compactor.commands import claim
 from compactor.exceptions import SummarizerRateLimited
 from compactor.models import CompactionId
 from compactor.settings import Settings
+from tests.integration.bot_process import failure_of
 from tests.integration.clients import Client, Connect, StoreClient
-from tests.integration.conversations import SMALL, WIDE, conversation, step, user
+from tests.integration.conversations import OTHER_ENCODING, SMALL, WIDE, conversation, step, user
 from tests.integration.inline_worker import InlineWorker
 from tests.integration.stored import keys_of, published
 
@@ -149,10 +151,6 @@ def test_after_three_crashes_the_session_is_dead_until_somebody_asks(
     assert session.status().attempts == 0
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="begin.lua: counts attempts but never refuses, so a session that kills its worker is redelivered for ever",
-)
 def test_a_task_that_kills_its_worker_is_not_run_for_ever(
     memory: Client, settings: Settings, worker: InlineWorker
 ) -> None:
@@ -186,9 +184,9 @@ def test_a_retry_keeps_the_owner_and_nobody_else_may_queue_meanwhile(
     assert worker.work("claim/retry", owner=owner).outcome.outcome is Code.APPLIED
 
 
-def rate_limited(requests: Any, *, encode: Any, deadline: float, done: Any) -> list[Any]:
-    """A summarizer whose server asks for 7.5 s of pause."""
-    answers = [SummarizerRateLimited(retry_after=7.5) for _ in requests]
+def rate_limited(requests: Any, *, encode: Any, deadline: float, done: Any, pause: float = 7.5) -> list[Any]:
+    """A summarizer whose server asks for a pause in seconds."""
+    answers = [SummarizerRateLimited(retry_after=pause) for _ in requests]
     for order, answer in enumerate(answers):
         done(order, answer)
     return list(answers)
@@ -256,10 +254,6 @@ def test_a_compaction_that_could_do_nothing_re_arms_only_behind_new_tokens(
     assert session.prepare().verdict.compaction == "queued"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="begin.lua: the worker plans by the last prepare of anybody, not by the one that took the claim",
-)
 def test_the_worker_plans_by_the_send_that_took_the_claim(memory: Client, worker: InlineWorker) -> None:
     small, wide = (memory.session("claim/router", config) for config in (SMALL, WIDE))
     small.push(conversation(9))
@@ -282,6 +276,63 @@ def test_compact_below_the_threshold_queues_nothing(memory: Client, settings: Se
     session.push(conversation(2))
     assert session.compact(wait=1).outcome is Code.BELOW_THRESHOLD
     assert published(raw, settings) == 0
+
+
+COMPACT = {
+    "blocking": """
+with Compactor.from_env() as memory:
+    outcome = memory.session("claim/encodings", SMALL).compact()
+""",
+    "asyncio": """
+async def compacting():
+    async with AsyncCompactor.from_env() as memory:
+        return await memory.session("claim/encodings", SMALL).compact()
+outcome = asyncio.run(compacting())
+""",
+}
+
+
+@pytest.mark.xfail(
+    strict=True, reason="session.py: compact looks by the kept judgement's encoding but recounts in its own, for ever"
+)
+def test_compact_comes_back_though_another_encoding_judged_the_last_send(
+    kind: str, connect: Connect, settings: Settings
+) -> None:
+    here, there = (connect(settings).session("claim/encodings", config) for config in (SMALL, OTHER_ENCODING))
+    here.push(conversation(9))
+    there.prepare()
+    connect(settings).session("claim/encodings", SMALL).push(user("more"))
+    assert failure_of(f"{COMPACT[kind]}assert outcome.outcome is Code.QUEUED", settings, seconds=6) == ""
+
+
+def test_a_session_queued_for_over_a_minute_is_warned_about_once(
+    memory: Client, settings: Settings, raw: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = memory.session("claim/warned", SMALL)
+    session.push(conversation(9))
+    session.prepare()
+    session.prepare()
+    assert caplog.records == []
+    seconds, _ = raw.time()
+    raw.hset(keys_of(settings, "claim/warned").state, "queued_at", (seconds - 61) * 1000)
+    session.prepare()
+    session.prepare()
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "celery -A workers worker" in record.getMessage()
+
+
+def test_a_pause_longer_than_a_minute_is_left_to_later_sends(
+    memory: Client, settings: Settings, worker: InlineWorker, raw: Any
+) -> None:
+    session = memory.session("claim/long-pause", SMALL)
+    session.push(conversation(7))
+    session.prepare()
+    worker.tools = replace(worker.tools, summarize=partial(rate_limited, pause=300.0))
+    ended = worker.work("claim/long-pause")
+    assert (ended.outcome.outcome, ended.retry_in) == (Code.SUMMARIZER_FAILED, None)
+    seconds, _ = raw.time()
+    assert 295 < int(held_by(raw, settings, "claim/long-pause")["not_before"]) / 1000 - seconds < 305
 
 
 def test_compact_waits_no_longer_than_asked(memory: Client) -> None:

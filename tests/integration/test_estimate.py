@@ -81,9 +81,6 @@ def test_an_unknown_session_is_an_empty_one(memory: Client, settings: Settings, 
     assert list(raw.scan_iter(f"*{settings.namespace}*")) == []
 
 
-@pytest.mark.xfail(
-    strict=True, reason="read.py: a claim whose time ran out still counts as queued or running in estimate and status"
-)
 def test_a_claim_that_ran_out_is_due_again(memory: Client, settings: Settings, connect: Connect) -> None:
     impatient = connect(settings.model_copy(update={"queue_patience": 0.001}))
     session = impatient.session("estimate/ran-out", SMALL)

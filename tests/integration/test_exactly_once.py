@@ -99,10 +99,6 @@ def test_after_a_repeat_went_through_the_same_text_is_a_new_message(far: Client,
     assert session.push(user("yes")).length == 3
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="session.py: one slot per session remembers a failed push; a push that succeeds meanwhile forgets it",
-)
 def test_a_failed_push_is_stored_once_though_another_push_went_through_meanwhile(
     far: Client, proxy: LossyProxy
 ) -> None:
@@ -127,10 +123,6 @@ def test_a_claim_whose_reply_is_lost_is_published_once(
     assert published(raw, through_proxy) == 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="session.py: prepare makes a new owner each time, so a claim taken by a call that raised stays unpublished",
-)
 def test_a_claim_taken_by_a_call_that_raised_is_published_by_the_next(
     far: Client, proxy: LossyProxy, through_proxy: Settings, raw: Any
 ) -> None:

@@ -137,7 +137,6 @@ def test_a_conversation_that_was_cleared_does_not_come_back_while_the_server_is_
     assert messages == []
 
 
-@pytest.mark.xfail(strict=True, reason="session.py: a session found expired stays in this process's cache")
 def test_a_session_seen_expired_does_not_come_back_while_the_server_is_gone(
     connect: Connect, own_server: EmbeddedServer, own_settings: Settings
 ) -> None:

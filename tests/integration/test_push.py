@@ -38,12 +38,6 @@ REPLY: dict[str, Any] = {
 }
 
 
-SAME_TEXT_AT_ONCE = pytest.mark.xfail(
-    strict=True,
-    reason="session.py: pushes of the same text in flight at once share one operation id, so one is stored for many",
-)
-
-
 def test_one_message_is_stored_and_counted(memory: Client) -> None:
     session = memory.session("push/one", ROOMY)
     receipt = session.push(user("hello"))
@@ -184,7 +178,6 @@ def test_stored_bytes_are_the_json_that_was_written(memory: Client, settings: Se
     assert session.status().stored_bytes == sum(map(len, found))
 
 
-@SAME_TEXT_AT_ONCE
 def test_the_same_text_pushed_by_many_threads_at_once_is_stored_as_often(settings: Settings) -> None:
     with Compactor(settings=settings) as memory:
         session = memory.session("push/same-text-threads", ROOMY)
@@ -203,7 +196,6 @@ def test_the_same_text_pushed_by_many_threads_at_once_is_stored_as_often(setting
         assert session.status().length == 160
 
 
-@SAME_TEXT_AT_ONCE
 async def test_the_same_text_pushed_by_many_coroutines_at_once_is_stored_as_often(settings: Settings) -> None:
     async with AsyncCompactor(settings=settings) as memory:
         session = memory.session("push/same-text-coroutines", ROOMY)

@@ -106,10 +106,6 @@ def test_a_push_in_a_second_encoding_says_the_whole_total(memory: Client) -> Non
     assert receipt.total == recount([*conversation(3), user("more")], "cl100k_base")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="push.lua: a push counts in the pusher's encoding only, so after each push the other one recounts anew",
-)
 def test_a_router_that_alternates_models_does_not_recount_at_every_call(memory: Client) -> None:
     session = memory.session("total/router", ROOMY)
     other = memory.session("total/router", OTHER_ENCODING)

@@ -157,7 +157,6 @@ def test_a_session_that_expired_during_its_compaction_stays_gone(
     assert not session.status().exists
 
 
-@pytest.mark.xfail(strict=True, reason="compaction.py: archive answers 'lost' for an expired session, told as stale")
 def test_an_expired_session_is_told_as_gone(memory: Client, settings: Settings, worker: InlineWorker, raw: Any) -> None:
     session = memory.session("swap/gone", SMALL)
     session.push(conversation(8))
@@ -177,7 +176,7 @@ def test_every_writing_step_of_a_worker_leaves_an_expired_session_gone(
     keys = keys_of(settings, "swap/steps")
     expire(raw, settings, "swap/steps")
     assert swap_again(store, settings, "swap/steps", owner, 99) == "gone"
-    assert not store.run(claim.archive(keys, owner=owner, originals={3: b"x"}))
+    assert store.run(claim.archive(keys, owner=owner, originals={3: b"x"})) == "gone"
     assert not store.run(claim.retry(keys, owner=owner, wait_ms=1_000))
     assert not store.run(claim.unqueue(keys, owner=owner))
     assert not store.run(claim.release(keys, owner=owner, outcome={}, pause_ms=0, rearm=0, held="", audit=True))
