@@ -109,7 +109,7 @@ def crash(office: Office, name: str) -> None:
     office.session(name, 1)
     state = session_keys(settings.namespace, SessionId(name)).state
     with closing(CLIENTS.from_url(settings.redis_url.get_secret_value())) as client:
-        client.hset(state, mapping={"claim": "queued", "owner": f"owner-{name}", "until": 1 << 50, "judged": TEXT})
+        client.hset(state, mapping={"claim": "queued", "owner": f"owner-{name}", "until": 1 << 50, "claimed": TEXT})
     dispatcher = Dispatcher(settings)
     dispatcher.publish(SessionId(name), CompactionId(f"owner-{name}"))
     dispatcher.close()
