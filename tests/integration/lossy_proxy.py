@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that lets a command through and loses its reply, and counts round trips."""
+"""A TCP proxy on loopback that lets a command through and loses or holds back its reply, and counts round trips."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ class LossyProxy:
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._mark, self._to_lose = b"", 0
+        self._stalled = b""
+        self._flowing = threading.Event()
         self.turns = 0
         self.lost = 0
 
@@ -43,11 +45,21 @@ class LossyProxy:
         with self._lock:
             self._mark, self._to_lose = script_mark(script), replies
 
+    def stall(self, mark: bytes) -> None:
+        """Holds back every reply to a request that contains `mark`, until `release`."""
+        self._stalled = mark
+
+    def release(self) -> None:
+        """Hands out what was held back."""
+        self._stalled = b""
+        self._flowing.set()
+
     def __enter__(self) -> Self:
         self._start(self._accept)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.release()
         with self._lock:
             self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
@@ -94,6 +106,8 @@ class LossyProxy:
             elif self._loses(request):
                 return
             else:
+                if self._stalled and self._stalled in request:
+                    self._flowing.wait(10)
                 request = b""
                 client.sendall(data)
 
