@@ -29,7 +29,7 @@ def _surroundings(settings: Settings) -> Surroundings:
         encoder=encoder,
         clock=time.monotonic,
         counted=LockedCache(256),
-        unconfirmed=UnconfirmedOperations(),
+        unconfirmed=UnconfirmedOperations(time.monotonic),
         encodings=LockedCache(65_536),
         now=time.time,
     )
@@ -51,7 +51,8 @@ class Session:
 
         A repeat with the same `idempotency_key` within 8 hours stores nothing and gets the first
         receipt. Raises InvalidMessageError, MessageTooLargeError, StoreUnavailableError; after the
-        last one push the same messages again: this process knows the attempt and stores them once.
+        last one push the same messages again: within a minute this process takes them for the same
+        attempt, and they are stored once.
         """
         return self._memory.drive(self._flows.push(messages, idempotency_key))
 
@@ -67,6 +68,7 @@ class Session:
 
     def prepare(
         self,
+        *,
         tools: Any = None,
         system: str | None = None,
         response_format: Any = None,
@@ -97,7 +99,7 @@ class Session:
         return self._memory.drive(self._flows.originals())
 
     def compactions(self) -> list[Outcome]:
-        """Every compaction of this session, oldest first."""
+        """Every run of a compaction that ended in more than "no need", oldest first; the newest 1,000."""
         return self._memory.drive(self._flows.compactions())
 
     def status(self) -> Status:
@@ -144,6 +146,8 @@ class Compactor:
         except StopIteration as stop:
             value: T = stop.value
             return value
+        finally:  # a call that is cancelled or interrupted tells its flow at once
+            flow.close()
 
     def _perform(self, effect: Effect) -> Any:
         match effect:
@@ -193,6 +197,7 @@ class AsyncSession:
 
     async def prepare(
         self,
+        *,
         tools: Any = None,
         system: str | None = None,
         response_format: Any = None,
@@ -264,6 +269,8 @@ class AsyncCompactor:
         except StopIteration as stop:
             value: T = stop.value
             return value
+        finally:  # a call that is cancelled or interrupted tells its flow at once
+            flow.close()
 
     async def _perform(self, effect: Effect) -> Any:
         match effect:

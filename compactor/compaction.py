@@ -139,7 +139,7 @@ class _Run:
     def end(self, outcome: Outcome, *, pause: float = 0.0) -> Ended:
         """Releases the claim without a swap; `pause` in seconds until the next one may start."""
         outcome = self._stamped(replace(outcome, before=self.snapshot.total, after=self.snapshot.total))
-        failed = outcome.outcome is Code.SUMMARIZER_FAILED
+        failed = outcome.outcome in (Code.SUMMARIZER_FAILED, Code.STALE)
         over = self.snapshot.total >= self.budget.threshold
         released = claim.release(
             self.keys,
@@ -252,7 +252,7 @@ def describe(drafted: Draft, snapshot: Snapshot, planned: Plan) -> Outcome:
         left=drafted.left,
         reached=drafted.saved >= planned.need,
         model=drafted.model,
-        prompt=drafted.prompt,
+        prompt_version=drafted.prompt_version,
         spent_in=drafted.spent_in,
         spent_out=drafted.spent_out,
         rewrite=sum(m.tokens for m in snapshot.messages if m.position >= first) - drafted.saved,

@@ -81,6 +81,6 @@ class Dispatcher:
             return self._app
 
     def close(self) -> None:
-        """Closes the broker connections."""
+        """Lets go of the app; its connections stay in kombu's pool, which all clients of a process share."""
         if self._app is not None:
             self._app.close()

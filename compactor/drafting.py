@@ -69,7 +69,7 @@ class Draft:
     left: int = 0
     failure: Failure | None = None
     model: str = ""
-    prompt: int = 0
+    prompt_version: int = 0
     spent_in: int = 0
     spent_out: int = 0
 
@@ -104,7 +104,7 @@ def draft(
     progress: Callable[[str, str], None] = lambda _phase, _text: None,
 ) -> Draft:
     """Writes every replacement of the plan; `progress` hears "5 of 12 results, 3200 tokens saved"."""
-    writer = _Writer(snapshot, encode, Draft())
+    writer = _Writer(snapshot, encode)
     for item in plan.items:
         if item.repeat_of is not None:
             writer.add(writer.pointer(item))
@@ -114,7 +114,7 @@ def draft(
             writer.add(writer.extracted(item))
     else:
         _by_model(items, writer, plan, summarize, limits, progress)
-    writer.draft.replacements.sort(key=lambda replacement: replacement.position)
+    writer.finish()
     return writer.draft
 
 
@@ -162,7 +162,8 @@ class _Writer:
 
     snapshot: Snapshot
     encode: Encode
-    draft: Draft
+    draft: Draft = field(default_factory=Draft)
+    waiting: list[Item] = field(default_factory=list[Item])
 
     def add(self, replacement: Replacement | None) -> None:
         if replacement is None:
@@ -175,16 +176,31 @@ class _Writer:
         if isinstance(answer, Summary) and not says_something(answer.text):
             answer = SummarizerReplyRejected("empty")
         if isinstance(answer, Summary):
-            self.draft.model, self.draft.prompt = answer.model, PROMPT_VERSION
+            self.draft.model, self.draft.prompt_version = answer.model, PROMPT_VERSION
             self.draft.spent_in += answer.spent_in
             self.draft.spent_out += answer.spent_out
             self.add(self.summarised(item, answer) or self.extracted(item))
         elif isinstance(answer, SummarizerPermanent):
-            self.add(self.extracted(item, reason=answer.code))
+            self.add(self.extracted(item))
         else:
             if self.draft.failure is None or isinstance(answer, SummarizerMisconfigured):
                 self.draft.failure = Failure(answer.code, isinstance(answer, SummarizerTransient), answer.retry_after)
-            self.add(self.extracted(item, reason=answer.code, provisional=True) if limits.over else None)
+            if limits.over:
+                self.add(self.extracted(item, provisional=True))
+            else:
+                self.waiting.append(item)
+
+    def finish(self) -> None:
+        """Decides on the results that the model failed for below the ceiling."""
+        draft = self.draft
+        if draft.failure is not None and self.waiting and not draft.by_model:
+            draft.left += len(draft.replacements)
+            draft.replacements.clear()
+        newest = max((item.position for item in draft.replacements), default=-1)
+        for item in self.waiting:
+            reachable = item.message.position > newest
+            self.add(None if reachable else self.extracted(item, provisional=True))
+        draft.replacements.sort(key=lambda replacement: replacement.position)
 
     def pointer(self, item: Item) -> Replacement | None:
         assert item.repeat_of is not None
@@ -204,7 +220,7 @@ class _Writer:
             body = extract(body, budget=room, encode=self.encode, wording=words)
         return self._checked(item, f"{head}\n{body}", Kind.SUMMARY)
 
-    def extracted(self, item: Item, *, reason: str | None = None, provisional: bool = False) -> Replacement | None:
+    def extracted(self, item: Item, *, provisional: bool = False) -> Replacement | None:
         """Lines of the result itself under our header."""
         text = text_of(item.message.value)
         words = wording_for(text)
@@ -212,22 +228,20 @@ class _Writer:
         budget = min(item.body_tokens, self._room(item, head))
         body = extract(text, budget=budget, encode=self.encode, wording=words)
         whole = f"{head}\n{body}" if body else head
-        return self._checked(item, whole, Kind.EXTRACT, reason=reason, provisional=provisional)
+        return self._checked(item, whole, Kind.EXTRACT, provisional=provisional)
 
     def _room(self, item: Item, head: str) -> int:
         """Tokens left for a body beside header, name and ids."""
         return max(_SMALLEST_BODY, LARGEST - 2 - count_message(with_text(item.message.value, head), self.encode))
 
-    def _checked(
-        self, item: Item, text: str, kind: Kind, *, reason: str | None = None, provisional: bool = False
-    ) -> Replacement | None:
+    def _checked(self, item: Item, text: str, kind: Kind, *, provisional: bool = False) -> Replacement | None:
         """The replacement, or None when it is not clearly smaller than its source."""
         message = item.message
         value = with_text(message.value, text)
         after = count_message(value, self.encode)
         if after > LARGEST_SHARE * message.tokens and not (kind is Kind.POINTER and after < message.tokens):
             return None
-        return Replacement(message.position, value, kind, message.tokens, after, provisional, reason)
+        return Replacement(message.position, value, kind, message.tokens, after, provisional)
 
 
 def _head(item: Item, words: Wording) -> str:

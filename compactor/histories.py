@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Final, TypeVar
 
 from cachetools import LRUCache
@@ -14,6 +14,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 _OVERHEAD: Final = 3  # times the JSON: about what parsed messages weigh in memory
 _ENTRY: Final = 2_048  # bytes
+REPEAT_WITHIN: Final = 60.0  # seconds
 
 
 class LruHistories:
@@ -73,22 +74,26 @@ class LockedCache(MutableMapping[K, V]):
 class UnconfirmedOperations:
     """Names of writing calls that raised, and may have been carried out all the same; thread-safe.
 
-    The next call of the same kind and content takes such a name, so that the server knows it again.
+    The next call of the same kind and content within REPEAT_WITHIN takes such a name, so that the
+    server knows it again; later the same text is a new message.
     """
 
-    def __init__(self, most: int = 4_096) -> None:
-        self._names: LRUCache[tuple[str, bytes], tuple[bytes, ...]] = LRUCache(most)
+    def __init__(self, clock: Callable[[], float], most: int = 4_096) -> None:
+        self._clock = clock
+        self._names: LRUCache[tuple[str, bytes], tuple[tuple[float, bytes], ...]] = LRUCache(most)
         self._lock = threading.Lock()
 
     def put(self, session: str, content: bytes, name: bytes) -> None:
         """Remembers the name of a call that raised."""
         with self._lock:
-            self._names[session, content] = (*self._names.get((session, content), ()), name)
+            known = self._names.get((session, content), ())
+            self._names[session, content] = (*known, (self._clock(), name))
 
     def take(self, session: str, content: bytes) -> bytes | None:
         """The oldest such name, which is then forgotten."""
         with self._lock:
-            names = self._names.pop((session, content), ())
+            oldest = self._clock() - REPEAT_WITHIN
+            names = [entry for entry in self._names.pop((session, content), ()) if entry[0] >= oldest]
             if len(names) > 1:
-                self._names[session, content] = names[1:]
-        return names[0] if names else None
+                self._names[session, content] = tuple(names[1:])
+        return names[0][1] if names else None

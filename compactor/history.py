@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from compactor.formats.openai import RESULT_ROLES, SYSTEM_ROLES, Call, calls
+from compactor.formats.openai import RESULT_ROLES, Call, calls, leading_system
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +87,7 @@ def read_history(messages: Sequence[Mapping[str, Any]]) -> History:
         roles=roles,
         steps=tuple(steps),
         step_of=step_of,
-        leading=next((i for i, role in enumerate(roles) if role not in SYSTEM_ROLES), len(roles)),
+        leading=leading_system(messages),
         last_assistant=steps[-1].start if steps else -1,
         last_user=max((i for i, role in enumerate(roles) if role == "user"), default=-1),
     )

@@ -12,7 +12,7 @@ from compactor.compaction import describe
 from compactor.drafting import Draft, Limits, Summarize, applied, draft
 from compactor.encodings import encoder, encoding_name
 from compactor.exceptions import ConfigurationError
-from compactor.formats.openai import SYSTEM_ROLES
+from compactor.formats.openai import leading_system
 from compactor.judging import Request, count_fixed
 from compactor.model_config import ModelConfig
 from compactor.models import Code, Compacted, Message, Outcome, recall_id
@@ -65,7 +65,7 @@ def _snapshot(messages: Sequence[Any], tools: Any, encode: Encode) -> tuple[Snap
     values: list[Mapping[str, Any]] = [encode_message(message, max_bytes=_NO_LIMIT).value for message in messages]
     read = [Message(position, value, count_message(value, encode)) for position, value in enumerate(values)]
     fixed = count_fixed(Request(tools=tools), encode).total
-    leading = next((i for i, message in enumerate(read) if message.role not in SYSTEM_ROLES), len(read))
+    leading = leading_system(values)
     return Snapshot(read, fixed + sum(m.tokens for m in read)), fixed, sum(m.tokens for m in read[:leading])
 
 

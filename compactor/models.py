@@ -51,8 +51,8 @@ class Kind(IntEnum):
 class Message:
     """One live message of a history.
 
-    `value` is read-only and equal to what was pushed (or what replaced it), `text` its JSON bytes,
-    `tokens` its count. `position` is None for lists that no store holds.
+    `value` is read-only and equal to what was pushed (or what replaced it), `tokens` its count.
+    `position` counts from the first message ever pushed; in a plain list it is the index.
     """
 
     position: int
@@ -97,7 +97,6 @@ class Replacement:
     before: int
     after: int
     provisional: bool = False
-    reason: str | None = None
 
     @property
     def saved(self) -> int:
@@ -200,7 +199,7 @@ class Outcome:
     left: int = 0
     reached: bool = False
     model: str = ""
-    prompt: int = 0
+    prompt_version: int = 0
     spent_in: int = 0
     spent_out: int = 0
     rewrite: int = 0
@@ -230,7 +229,10 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Where a session stands; `totals` maps each encoding to history tokens, times are seconds."""
+    """Where a session stands; `totals` maps each encoding to history tokens, times are seconds.
+
+    `compactions` counts the runs in the audit, failed ones included.
+    """
 
     exists: bool
     length: int = 0

@@ -91,7 +91,8 @@ def plan(
         return Nothing(Code.BELOW_THRESHOLD)
     need = snapshot.total - (budget.target if target_tokens is None else target_tokens)
     if need <= 0:
-        return Nothing(Code.NOTHING_TO_DO, "the target is already reached")
+        reached = Nothing(Code.NOTHING_TO_DO, "the target is already reached")
+        return reached if forced else Nothing(Code.EXHAUSTED, "system_and_tools")
     history = read_history([message.value for message in snapshot.messages])
     chosen = _choose(snapshot.messages, history, need, keep_results)
     if not chosen:

@@ -189,7 +189,7 @@ def _is_finite(value: Any, depth: int) -> bool:
     if depth > MAX_DEPTH:
         raise InvalidMessageError(f"message: nested deeper than {MAX_DEPTH} levels. Send the inner part as JSON text.")
     if isinstance(value, dict):
-        items = cast("dict[Any, Any]", value)
+        items = cast("dict[object, Any]", value)
         if not all(isinstance(key, str) for key in items):
             raise InvalidMessageError("message: every key must be a string. Convert keys with str() first.")
         return _all_finite(items.values(), depth + 1)

@@ -20,7 +20,7 @@ from compactor.commands.prepare import Judgement
 from compactor.commands.push import Batch, Pushed
 from compactor.effects import Flow, Pause, Publish, Run, compute, run
 from compactor.exceptions import DispatchError, InvalidMessageError, StoreUnavailableError
-from compactor.formats.openai import SYSTEM_ROLES
+from compactor.formats.openai import leading_system
 from compactor.frozen import freeze
 from compactor.json_values import is_array
 from compactor.judging import Fixed, Request, compaction_word, kept_judgement, verdict
@@ -68,13 +68,13 @@ class SessionFlows:
         encoded = [encode_message(message, max_bytes=self._reader.settings.max_message_bytes) for message in given]
         if not encoded:
             seen = yield from self.estimate(Request())
-            return Receipt(seen.history, seen.length, seen.over_threshold)
+            return Receipt(seen.system + seen.history - PER_REQUEST, seen.length, seen.over_threshold)
         batch = yield from self._batch(encoded)
         content = blake2b(b"".join(message.own for message in encoded), digest_size=16).digest()
-        operation = _operation(idempotency_key, self._reader.around.unconfirmed.take(self._reader.session, content))
+        operation = _operation(idempotency_key) if idempotency_key is not None else self._unconfirmed_or_new(content)
         try:
             pushed = yield from run(self._push_command(batch, operation, idempotency_key))
-        except StoreUnavailableError:  # it may have been stored: pushed again, it keeps its name
+        except (StoreUnavailableError, GeneratorExit):  # it may have been stored: pushed again, it keeps its name
             if idempotency_key is None:
                 self._reader.around.unconfirmed.put(self._reader.session, content, operation)
             raise
@@ -86,6 +86,9 @@ class SessionFlows:
         total, _ = yield from self._reader.recounted()
         over = total + self._pushers_budget.fixed >= self._pushers_budget.threshold
         return Receipt(total, pushed.length, over, positions)
+
+    def _unconfirmed_or_new(self, content: bytes) -> bytes:
+        return self._reader.around.unconfirmed.take(self._reader.session, content) or _operation(None)
 
     def _push_command(self, batch: Batch, operation: bytes, idempotency_key: str | None) -> Command[Pushed]:
         return push.push(
@@ -125,7 +128,7 @@ class SessionFlows:
             history=total,
             lead_tokens=lead_tokens,
             length=load.length,
-            compaction=compaction_word(load.claim_at(self._reader.around.now()), load.held, over=over),
+            compaction=compaction_word(*load.standing(self._reader.around.now(), fixed.total + total), over=over),
             fit=Fit.FITS if fits else Fit.SHORTENED,
             recounted=load.total is None,
         )
@@ -153,8 +156,8 @@ class SessionFlows:
         owner = self._owner()
         try:
             answer, history, recounted = yield from self._reader.look(judgement, owner, encode)
-        except StoreUnavailableError:  # the claim may have been taken: the next send publishes it
-            self._reader.around.unconfirmed.put(self._reader.session, _CLAIM, owner.encode())
+        except (StoreUnavailableError, GeneratorExit):  # the claim may have been taken
+            self._keep_claim(owner)
             raise
         if answer is None:
             return self._compose(request, fixed, judgement.budget, encode, history, compaction="not_needed")
@@ -178,9 +181,22 @@ class SessionFlows:
             yield Publish(self._reader.session, owner)
         except DispatchError as error:
             _log.warning("session %s: %s", self._reader.session, error)
-            yield from run(claim.unqueue(self._reader.keys, owner=owner))
+            yield from self._unqueue(owner)
             return Claim.IDLE, Held.BROKER_DOWN
+        except GeneratorExit:
+            self._keep_claim(owner)
+            raise
         return Claim.QUEUED, ""
+
+    def _unqueue(self, owner: CompactionId) -> Flow[None]:
+        try:
+            yield from run(claim.unqueue(self._reader.keys, owner=owner))
+        except StoreUnavailableError:
+            self._keep_claim(owner)
+
+    def _keep_claim(self, owner: CompactionId) -> None:
+        """A claim taken and not published: this process's next send takes it up."""
+        self._reader.around.unconfirmed.put(self._reader.session, _CLAIM, owner.encode())
 
     def _await_swap(self, wait: float) -> Flow[None]:
         until = self._reader.around.clock() + wait
@@ -233,8 +249,12 @@ class SessionFlows:
             judgement = kept_judgement(state.judged) or self._reader.judge(
                 Request(), (yield from self._reader.fixed(Request()))
             )
-            owner = _new_id()
-            answer, history, _ = yield from self._reader.look(judgement, owner, encode, force=True)
+            owner = self._owner()
+            try:
+                answer, history, _ = yield from self._reader.look(judgement, owner, encode, force=True)
+            except (StoreUnavailableError, GeneratorExit):
+                self._keep_claim(owner)
+                raise
             total = sum(message.tokens for message in history.messages) + judgement.budget.fixed
             if answer is not None and answer.claimed:
                 yield from self._publish_or_raise(owner)
@@ -249,7 +269,10 @@ class SessionFlows:
         try:
             yield Publish(self._reader.session, owner)
         except DispatchError:
-            yield from run(claim.unqueue(self._reader.keys, owner=owner))
+            yield from self._unqueue(owner)
+            raise
+        except GeneratorExit:
+            self._keep_claim(owner)
             raise
 
     def _outcome_of(self, owner: CompactionId, total: int, until: float) -> Flow[Outcome]:
@@ -307,7 +330,7 @@ class SessionFlows:
 
 
 def _count(encoded: Sequence[Encoded], encoders: Mapping[str, Encode]) -> Batch:
-    lead = next((i for i, m in enumerate(encoded) if m.value["role"] not in SYSTEM_ROLES), len(encoded))
+    lead = leading_system(message.value for message in encoded)
     tokens = {name: [count_message(m.value, encode) for m in encoded] for name, encode in encoders.items()}
     return Batch(encoded, tokens, lead)
 
@@ -323,10 +346,10 @@ def _new_id() -> CompactionId:
     return CompactionId(str(uuid4()))
 
 
-def _operation(idempotency_key: str | None, unconfirmed: bytes | None = None) -> bytes:
-    """8 bytes that name a writing call: of the caller's key, of an attempt that raised, or random."""
+def _operation(idempotency_key: str | None) -> bytes:
+    """8 bytes that name a writing call: of the caller's key, or random."""
     if idempotency_key is None:
-        return unconfirmed or secrets.token_bytes(8)
+        return secrets.token_bytes(8)
     if not isinstance(idempotency_key, str) or not idempotency_key:
         raise InvalidMessageError("idempotency_key: expected a non-empty text, for example the platform's message id.")
     return blake2b(idempotency_key.encode("utf-8", "surrogatepass"), digest_size=8, person=b"caller").digest()

@@ -6,6 +6,7 @@ server rejects are learnt once per server and left out from then on.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -32,9 +33,9 @@ from compactor.tokens import Encode
 if TYPE_CHECKING:
     import openai
 
-MIN_PARALLEL: Final = 8
 MAX_PARALLEL: Final = 32
 _SMALLEST_OUTPUT: Final = 300  # tokens of room for a reply
+_TOO_LONG: Final = re.compile(r"(?i)context.length|too (?:large|long)|reduce the length|maximum context")
 _SHORTEST_CALL: Final = 0.5  # seconds; with less left no call is started
 
 
@@ -62,7 +63,7 @@ class ModelSummarizer:
         done: Callable[[int, Summary | SummarizerError], None],
     ) -> list[Summary | SummarizerError]:
         answers: dict[int, Summary | SummarizerError] = {}
-        workers = min(MAX_PARALLEL, max(MIN_PARALLEL, len(requests)))
+        workers = max(1, min(MAX_PARALLEL, len(requests)))
         pool = ThreadPoolExecutor(workers, thread_name_prefix="summarize")
         futures: dict[Future[Summary | SummarizerError], int] = {
             pool.submit(self._answer, request, encode, deadline): index for index, request in enumerate(requests)
@@ -86,6 +87,8 @@ class ModelSummarizer:
             found = [self._summary(part, encode, deadline) for part in parts]
         except SummarizerError as error:
             return error.with_traceback(None)
+        except (AttributeError, LookupError, TypeError, ValueError):  # a 200 in a shape that is not the API's
+            return SummarizerServerError("malformed")
         return Summary(
             "\n".join(part.text for part in found),
             self._model,
@@ -107,30 +110,32 @@ class ModelSummarizer:
             refusal=getattr(message, "refusal", None),
             has_tool_calls=bool(getattr(message, "tool_calls", None) or getattr(message, "function_call", None)),
         )
-        usage = completion.usage
+        usage = getattr(completion, "usage", None)
         return Summary(
             read_reply(reply, request, encode),
             self._model,
-            getattr(usage, "prompt_tokens", 0) or 0,
-            getattr(usage, "completion_tokens", 0) or 0,
+            _whole(getattr(usage, "prompt_tokens", 0)),
+            _whole(getattr(usage, "completion_tokens", 0)),
         )
 
     def _complete(self, request: SummaryRequest, deadline: float) -> Any:
         """One completion; a rejected optional parameter is dropped, once each."""
         import openai
 
+        messages: Any = prompt(request)
         while True:
             left = deadline - time.monotonic()
             if left < _SHORTEST_CALL:
                 raise SummarizerTimeout("deadline")
             options = dict(self._options)
             try:
-                return self._connected().chat.completions.create(
+                answer: Any = self._connected().chat.completions.create(
                     model=self._model,
-                    messages=prompt(request),  # type: ignore[arg-type] # why: plain dicts of the same shape
+                    messages=messages,
                     timeout=min(self._settings.call_timeout, left),
                     **_parameters(options, request),
                 )
+                return answer
             except openai.BadRequestError as error:
                 if not self._learn(options, str(error)):
                     raise _bad_request(error) from None
@@ -155,6 +160,8 @@ class ModelSummarizer:
 
     def _learn(self, used: dict[str, Any], text: str) -> bool:
         """Drops the parameter that a 400 names; False when it names none of ours."""
+        if _TOO_LONG.search(text):  # names the same parameters, but no other spelling helps
+            return False
         if "max_completion_tokens" in text and used["limit"] == "max_completion_tokens":
             self._options["limit"] = "max_tokens"
         elif "max_tokens" in text and used["limit"] == "max_tokens":
@@ -166,6 +173,10 @@ class ModelSummarizer:
         else:
             return False
         return True
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _parameters(options: dict[str, Any], request: SummaryRequest) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from compactor.budget import Budget
 from compactor.extract import head_and_tail
-from compactor.formats.openai import RESULT_ROLES, SYSTEM_ROLES, media_of, text_of, with_text
+from compactor.formats.openai import RESULT_ROLES, SYSTEM_ROLES, leading_system, media_of, text_of, with_text
 from compactor.history import History, Step, read_history
 from compactor.models import Fit, Message, recall_id
 from compactor.tokens import Encode, count_message
@@ -212,8 +212,7 @@ def compose(
 def settled(messages: Sequence[Message]) -> int:
     """How many messages from the first on no later compaction will change: up to the frontier."""
     frontier = max((index for index, message in enumerate(messages) if message.replaced), default=-1)
-    leading = next((i for i, message in enumerate(messages) if message.role not in SYSTEM_ROLES), len(messages))
-    return max(frontier + 1, leading)
+    return max(frontier + 1, leading_system(message.value for message in messages))
 
 
 def _search(composer: _Composer, room: int, target: int, remembered: Cut | None) -> View:

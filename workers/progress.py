@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Final
 
@@ -11,13 +12,12 @@ from celery import Task
 MOST_WAITING: Final = 100  # events; more are dropped, since each is outdated by the next
 FLUSH: Final = 0.5  # seconds that a task's end waits for its last event
 _log = logging.getLogger("compactor")
+_room = threading.BoundedSemaphore(MOST_WAITING)
 _sender = ThreadPoolExecutor(1, thread_name_prefix="progress")
 
 
 class Progress:
     """The phases of one task; call it with a phase and a text of numbers and fixed words."""
-
-    _waiting = 0
 
     def __init__(self, task: Task[Any, Any]) -> None:
         self._app, self._id, self._host = task.app, task.request.id, task.request.hostname
@@ -25,8 +25,7 @@ class Progress:
 
     def __call__(self, phase: str, text: str) -> None:
         """Sends the event `task-<phase>` from a thread of its own."""
-        if Progress._waiting < MOST_WAITING:
-            Progress._waiting += 1
+        if _room.acquire(blocking=False):
             self._last = _sender.submit(self._send, phase, text)
 
     def flush(self) -> None:
@@ -41,4 +40,4 @@ class Progress:
         except Exception as error:  # noqa: BLE001 # why: kombu raises whatever its transport raises
             _log.debug("event not sent: %s", type(error).__name__)
         finally:
-            Progress._waiting -= 1
+            _room.release()

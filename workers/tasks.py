@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import lru_cache
+from random import uniform
 from typing import Any
 
 from celery import Task
@@ -13,7 +14,7 @@ from compactor.commands.command import session_keys
 from compactor.compaction import Ended, Tools, run_compaction
 from compactor.dispatch import TASK
 from compactor.encodings import encoder
-from compactor.exceptions import CompactorError, StoreUnavailableError, SummarizerError
+from compactor.exceptions import CompactorError, SessionDamagedError, StoreUnavailableError, SummarizerError
 from compactor.models import CompactionId, Outcome, session_id
 from compactor.settings import Settings, read_settings
 from compactor.store import Store
@@ -21,7 +22,12 @@ from compactor.summarizer import ModelSummarizer
 from workers.app import app
 from workers.progress import Progress
 
+MOST_JITTER = 1.3  # an outage of the model must not make every session come back at once
 _STORE_RETRY = 5  # seconds until a task tries again after Redis did not answer
+
+
+class CompactionBusy(CompactorError):
+    """The same task runs elsewhere; this delivery comes again when the lease is over."""
 
 
 class CompactionCrashed(CompactorError):
@@ -58,6 +64,8 @@ def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
     progress = Progress(self)
     try:
         ended = run_compaction(keys, CompactionId(str(self.request.id)), tools(), progress)
+    except SessionDamagedError as error:  # trying again changes nothing
+        raise type(error)("session_damaged") from None
     except StoreUnavailableError as error:
         raise self.retry(exc=type(error)("store_unavailable"), countdown=_STORE_RETRY) from None
     except CompactorError:
@@ -67,7 +75,7 @@ def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
     finally:
         progress.flush()
     if ended.retry_in is not None:
-        raise self.retry(exc=_error(ended), countdown=ended.retry_in) from None
+        raise self.retry(exc=_error(ended), countdown=ended.retry_in * _jitter()) from None
     return flat(ended.outcome)
 
 
@@ -89,8 +97,14 @@ def flat(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _error(ended: Ended) -> SummarizerError:
+def _jitter() -> float:
+    return uniform(1.0, MOST_JITTER)  # noqa: S311 # why: spreads retries, guards nothing
+
+
+def _error(ended: Ended) -> CompactorError:
     """The error class of a reason's code, so that dashboards group by class."""
+    if ended.code == "busy":
+        return CompactionBusy("busy")
     classes = {
         kind.code: kind
         for kind in vars(exceptions).values()

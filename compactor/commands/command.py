@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from compactor.exceptions import SessionDamagedError
+from compactor.json_values import is_object
 from compactor.models import SessionId
 
 Argument = str | bytes | int | float
@@ -65,9 +66,10 @@ def number(value: Any, default: int = 0) -> int:
     return int(float(value)) if value not in (None, b"", "") else default
 
 
-def fields(flat: Sequence[Any]) -> dict[str, bytes]:
-    """A flat field-value reply as a dict."""
-    return {text(flat[i]): flat[i + 1] for i in range(0, len(flat) - 1, 2)}
+def fields(reply: Any) -> dict[str, bytes]:
+    """A field-value reply as a dict; a client hands out HGETALL's as one, a script's as a flat list."""
+    pairs: Any = reply.items() if is_object(reply) else zip(reply[::2], reply[1::2], strict=True)
+    return {text(name): value for name, value in pairs}
 
 
 def damaged() -> SessionDamagedError:

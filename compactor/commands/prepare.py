@@ -33,7 +33,6 @@ class Prepared:
     length: int
     total: int | None
     lead: int
-    lead_tokens: int
     claim: str
     claimed: bool
     held: str
@@ -77,16 +76,16 @@ def prepare(
             return None
         if status == "damaged":
             raise damaged()
-        changed = {reply[i]: unpack(reply[i + 1]) for i in range(13, len(reply), 2)}
-        whole = text(reply[11]) == "all" and known.length > 0
+        changed = {reply[i]: unpack(reply[i + 1]) for i in range(12, len(reply), 2)}
+        whole = text(reply[10]) == "all" and known.length > 0
         tail = () if whole else unpack_all(replies[1])
         if not whole and known.length + len(tail) != reply[3]:
             raise damaged()
         return Prepared(
             revision=Revision(reply[1]), offset=reply[2], length=reply[3],
-            total=reply[4] if reply[4] >= 0 else None, lead=reply[5], lead_tokens=reply[6],
-            claim=text(reply[7]), claimed=bool(reply[8]), held=text(reply[9]), owner=text(reply[10]),
-            queued_seconds=reply[12] / 1000, whole=whole, changed=changed, tail=tail,
+            total=reply[4] if reply[4] >= 0 else None, lead=reply[5],
+            claim=text(reply[6]), claimed=bool(reply[7]), held=text(reply[8]), owner=text(reply[9]),
+            queued_seconds=reply[11] / 1000, whole=whole, changed=changed, tail=tail,
         )  # fmt: skip
 
     return Command(parse, "prepare", keys.all, args, (("LRANGE", keys.messages, known.length, -1),))

@@ -13,20 +13,7 @@ from compactor.models import Revision, Status
 from compactor.outcomes import from_json
 from compactor.records import ENCODINGS, Record, unpack
 
-_SCALARS = (
-    "revision",
-    "offset",
-    "length",
-    "lead",
-    "claim",
-    "owner",
-    "until",
-    "held",
-    "not_before",
-    "rearm",
-    "last",
-    "judged",
-)
+_SCALARS = ("revision", "offset", "length", "lead", "claim", "owner", "until", "held", "last", "judged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +33,6 @@ class State:
     owner: str
     until_ms: int
     held: str
-    not_before_ms: int
-    rearm: int
     last: Mapping[str, Any]
     judged: bytes = b""
 
@@ -74,8 +59,6 @@ def parse_state(raw: Mapping[str, bytes | None]) -> State:
         owner=text(raw.get("owner")),
         until_ms=number(raw.get("until")),
         held=text(raw.get("held")),
-        not_before_ms=number(raw.get("not_before")),
-        rearm=number(raw.get("rearm")),
         last=json.loads(raw.get("last") or b"{}"),
         judged=raw.get("judged") or b"",
     )
@@ -101,17 +84,22 @@ class Load:
     claim: str
     held: str
     until_ms: int = 0
+    not_before_ms: int = 0
+    rearm: int = 0
 
-    def claim_at(self, now: float) -> str:
-        """The claim at a time in seconds since the epoch; one whose time ran out is idle."""
-        return self.claim if self.until_ms > now * 1000 else "idle"
+    def standing(self, now: float, expected: int) -> tuple[str, str]:
+        """Claim and hold at a time in seconds since the epoch, for a send of `expected` tokens."""
+        if self.claim != "idle" and self.until_ms > now * 1000:
+            return self.claim, ""
+        held = self.held == "dead" or self.not_before_ms > now * 1000 or expected < self.rearm
+        return "idle", self.held if held else ""
 
 
 def read_load(keys: SessionKeys, encoding: str) -> Command[Load]:
     """One HMGET of what an estimate needs."""
 
     def parse(replies: list[Any]) -> Load:
-        length, total, counted, lead, claim, held, until = replies[0]
+        length, total, counted, lead, claim, held, until, not_before, rearm = replies[0]
         if length is None:
             return Load(0, 0, 0, "idle", "")
         whole = length == (counted or b"0")
@@ -122,9 +110,21 @@ def read_load(keys: SessionKeys, encoding: str) -> Command[Load]:
             claim=text(claim) or "idle",
             held=text(held),
             until_ms=number(until),
+            not_before_ms=number(not_before),
+            rearm=number(rearm),
         )
 
-    names = ("length", f"{encoding}.total", f"{encoding}.counted", f"{encoding}.lead", "claim", "held", "until")
+    names = (
+        "length",
+        f"{encoding}.total",
+        f"{encoding}.counted",
+        f"{encoding}.lead",
+        "claim",
+        "held",
+        "until",
+        "not_before",
+        "rearm",
+    )
     return Command(parse, reads=(("HMGET", keys.state, *names),))
 
 

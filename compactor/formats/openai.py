@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,16 @@ def _function(function: Any) -> tuple[str, str]:
     arguments = function.get("arguments", function.get("input"))
     text = arguments if isinstance(arguments, str) else "" if arguments is None else json_text(arguments)
     return str(function.get("name") or ""), text
+
+
+def leading_system(messages: Iterable[Mapping[str, Any]]) -> int:
+    """How many system and developer messages open a list."""
+    count = 0
+    for message in messages:
+        if message.get("role") not in SYSTEM_ROLES:
+            break
+        count += 1
+    return count
 
 
 def text_of(message: Mapping[str, Any]) -> str:

@@ -14,7 +14,10 @@ if tonumber(claim[5] or 0) >= tonumber(ARGV[3]) then
   redis.call('HSET', KEYS[1], 'claim', 'idle', 'held', 'dead')
   return {'dead'}
 end
-if redis.call('LLEN', KEYS[2]) ~= tonumber(claim[4]) then return {'damaged'} end
+if redis.call('LLEN', KEYS[2]) ~= tonumber(claim[4]) then
+  redis.call('HSET', KEYS[1], 'claim', 'idle', 'held', 'damaged')
+  return {'damaged'}
+end
 redis.call('HSET', KEYS[1], 'claim', 'running', 'until', now + ARGV[2], 'changed_min', '', 'publish_failures', 0)
 redis.call('HINCRBY', KEYS[1], 'attempts', 1)
 local state = redis.call('HGETALL', KEYS[1])

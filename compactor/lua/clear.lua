@@ -9,7 +9,7 @@ if known then return tonumber(string.match(known, '^%d+')) end
 local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'length')
 if not state[1] then return 0 end
 local length = tonumber(state[3])
-redis.call('DEL', KEYS[7], KEYS[8])
+redis.call('UNLINK', KEYS[7], KEYS[8])
 if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('RENAME', KEYS[2], KEYS[7]) end
 if redis.call('EXISTS', KEYS[4]) == 1 then redis.call('RENAME', KEYS[4], KEYS[8]) end
 for _, encoding in ipairs({'cl100k_base', 'o200k_base'}) do

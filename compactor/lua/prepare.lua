@@ -4,13 +4,13 @@
 --       5 known length | 6 mode: send, force (ignores back-off and re-arm) | 7 judged JSON
 --       8 threshold | 9 fixed | 10 queue patience ms | 11 max attempts
 -- returns {'none'} for an unknown session, {'damaged'}, or
---   {'ok', revision, offset, length, total or -1, lead, lead tokens, claim, claimed, held, owner,
+--   {'ok', revision, offset, length, total or -1, lead, claim, claimed, held, owner,
 --    'all' or 'delta', ms in the queue, position, record, position, record, ...}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local encoding, ttl = ARGV[3], tonumber(ARGV[2])
 local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'length', encoding .. '.total',
-  encoding .. '.counted', 'lead', encoding .. '.lead', 'claim', 'owner', 'until', 'not_before',
+  encoding .. '.counted', 'lead', 'claim', 'owner', 'until', 'not_before',
   'rearm', 'held', 'attempts', 'drafted', 'queued_at')
 if not state[1] then return {'none'} end
 local revision, offset, length = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
@@ -18,8 +18,8 @@ if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end
 local total = tonumber(state[4] or 0)
 if tonumber(state[5] or 0) ~= length then total = -1 end
 
-local claim, owner, held, claimed = state[8] or 'idle', state[9] or '', '', 0
-if claim ~= 'idle' and tonumber(state[10] or 0) <= now then claim = 'idle' end
+local claim, owner, held, claimed = state[7] or 'idle', state[8] or '', '', 0
+if claim ~= 'idle' and tonumber(state[9] or 0) <= now then claim = 'idle' end
 local forced = ARGV[6] == 'force'
 local load = total + ARGV[9]
 local changes = {'judged', ARGV[7], 'judged_encoding', encoding, 'judged_threshold', ARGV[8], 'judged_fixed', ARGV[9]}
@@ -30,17 +30,17 @@ end
 if claim == 'queued' and owner == ARGV[1] then
   claimed = 1
 elseif claim == 'idle' and total >= 0 and load >= tonumber(ARGV[8]) then
-  if not forced and tonumber(state[14] or 0) >= tonumber(ARGV[11]) then
+  if not forced and tonumber(state[13] or 0) >= tonumber(ARGV[11]) then
     held = 'dead'
-  elseif not forced and (now < tonumber(state[11] or 0) or load < tonumber(state[12] or 0)) then
-    held = state[13] or 'backoff'
+  elseif not forced and (now < tonumber(state[10] or 0) or load < tonumber(state[11] or 0)) then
+    held = (state[12] and state[12] ~= '') and state[12] or 'backoff'
   else
     claim, owner, claimed = 'queued', ARGV[1], 1
     set('claim', claim); set('owner', owner); set('until', now + ARGV[10]); set('queued_at', now)
-    set('claimed', ARGV[7])
+    set('claimed', ARGV[7]); set('held', '')
     if forced then set('attempts', 0) end
     local freed = 0
-    for field in string.gmatch(state[15] or '', '%d+') do
+    for field in string.gmatch(state[14] or '', '%d+') do
       freed = freed + redis.call('HSTRLEN', KEYS[4], field)
       redis.call('HDEL', KEYS[4], field)
     end
@@ -55,20 +55,20 @@ if redis.call('PTTL', KEYS[1]) < ttl * 0.99 then
   for i = 1, #KEYS do redis.call('PEXPIRE', KEYS[i], ttl) end
 end
 
-local answer = {'ok', revision, offset, length, total, tonumber(state[6] or 0), tonumber(state[7] or 0),
-  claim, claimed, held, owner, 'delta', (claim == 'queued' and claimed == 0) and now - (state[16] or now) or 0}
+local answer = {'ok', revision, offset, length, total, tonumber(state[6] or 0),
+  claim, claimed, held, owner, 'delta', (claim == 'queued' and claimed == 0) and now - (state[15] or now) or 0}
 local known_revision, known_length = tonumber(ARGV[4]), tonumber(ARGV[5])
 if known_revision == revision then return answer end
 local log = redis.call('LRANGE', KEYS[6], 0, -1)
 local behind = revision - known_revision
 if behind < 0 or behind > #log then
-  answer[12] = 'all'
+  answer[11] = 'all'
   return answer
 end
 local seen = {}
 for i = 1, behind do
   if log[i] == 'all' then
-    answer[12] = 'all'
+    answer[11] = 'all'
     return answer
   end
   for text in string.gmatch(log[i], '%d+') do

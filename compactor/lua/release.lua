@@ -11,6 +11,7 @@ redis.call('HSET', KEYS[1], 'claim', 'idle', 'attempts', 0, 'not_before', now + 
   'held', ARGV[5], 'last', ARGV[2])
 if ARGV[6] == '1' then
   redis.call('RPUSH', KEYS[5], ARGV[2])
+  redis.call('LTRIM', KEYS[5], -1000, -1)
   redis.call('PEXPIRE', KEYS[5], redis.call('PTTL', KEYS[1]))
 end
 return 'released'

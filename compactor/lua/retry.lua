@@ -7,4 +7,5 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner')
 if claim[1] ~= 'running' or claim[2] ~= ARGV[1] then return 'lost' end
 redis.call('HSET', KEYS[1], 'claim', 'queued', 'until', now + ARGV[2])
+redis.call('HDEL', KEYS[1], 'queued_at')
 return 'queued'

@@ -4,10 +4,11 @@
 --       5 re-arm level | 6 held reason | 7 number of encodings, then encoding, tokens saved of each
 --       then per message: position | record
 -- returns 'applied' (also for a repeat), 'stale', or 'gone'
-local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'claim', 'owner', 'changed_min', 'applied')
+local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'claim', 'owner', 'changed_min', 'applied', 'length')
 if not state[1] then return 'gone' end
 if state[6] == ARGV[1] then return 'applied' end
 if state[3] ~= 'running' or state[4] ~= ARGV[1] then return 'stale' end
+if redis.call('LLEN', KEYS[2]) ~= tonumber(state[7]) then return 'stale' end
 local last = tonumber(ARGV[2])
 if state[5] and state[5] ~= '' and tonumber(state[5]) <= last then return 'stale' end
 
@@ -33,6 +34,7 @@ redis.call('HSET', KEYS[1], 'revision', state[1] + 1, 'claim', 'idle', 'attempts
 redis.call('LPUSH', KEYS[6], table.concat(positions, ','))
 redis.call('LTRIM', KEYS[6], 0, 31)
 redis.call('RPUSH', KEYS[5], ARGV[3])
+redis.call('LTRIM', KEYS[5], -1000, -1)
 local left = redis.call('PTTL', KEYS[1])
 redis.call('PEXPIRE', KEYS[5], left)
 redis.call('PEXPIRE', KEYS[6], left)
