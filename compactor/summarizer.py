@@ -123,19 +123,19 @@ class ModelSummarizer:
         import openai
 
         messages: Any = prompt(request)
+        client: Any = self._connected()
         while True:
             left = deadline - time.monotonic()
             if left < _SHORTEST_CALL:
                 raise SummarizerTimeout("deadline")
             options = dict(self._options)
             try:
-                answer: Any = self._connected().chat.completions.create(
+                return client.chat.completions.create(
                     model=self._model,
                     messages=messages,
                     timeout=min(self._settings.call_timeout, left),
                     **_parameters(options, request),
                 )
-                return answer
             except openai.BadRequestError as error:
                 if not self._learn(options, str(error)):
                     raise _bad_request(error) from None
