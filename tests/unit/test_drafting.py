@@ -25,7 +25,7 @@ from compactor.exceptions import (
 from compactor.formats.openai import text_of
 from compactor.models import Kind, Message
 from compactor.planning import Plan, Snapshot, plan
-from compactor.prompts import PROMPT_VERSION, Summary
+from compactor.prompts import Summary, SummaryRequest
 from compactor.tokens import Encode, count_message
 from tests.unit.chat import (
     Chat,
@@ -77,7 +77,7 @@ def one(content: Any, summarize: Summarize | None = None, *, name: str = "grep",
 def test_without_a_model_extracts_do_it() -> None:
     found = drafted(steps(4), None)
     assert (found.by_extract, found.by_model, found.left, found.failure) == (4, 0, 0, None)
-    assert (found.model, found.prompt, found.spent_in) == ("", 0, 0)
+    assert (found.model, found.spent_in) == ("", 0)
     assert not any(item.provisional for item in found.replacements)
 
 
@@ -98,7 +98,7 @@ def test_a_chinese_result_gets_a_chinese_header() -> None:
 
 def test_what_the_model_spent_is_added_up() -> None:
     found = drafted(steps(3), saying("Twelve rows."))
-    assert (found.by_model, found.model, found.prompt) == (3, "cheap", PROMPT_VERSION)
+    assert (found.by_model, found.model) == (3, "cheap")
     assert (found.spent_in, found.spent_out) == (30, 6)
 
 
@@ -124,7 +124,7 @@ def test_the_goal_is_the_latest_user_message() -> None:
 def test_a_permanent_failure_gives_a_final_extract(error: SummarizerError, over: bool) -> None:
     found = drafted(steps(3), failing(error), over=over)
     assert (found.by_extract, found.by_model, found.left, found.failure) == (3, 0, 0, None)
-    assert {(item.reason, item.provisional) for item in found.replacements} == {(error.code, False)}
+    assert not any(item.provisional for item in found.replacements)
 
 
 @pytest.mark.parametrize("error", [*TRANSIENT, *MISCONFIGURED], ids=lambda error: error.code)
@@ -138,7 +138,7 @@ def test_another_failure_leaves_the_result_below_the_ceiling(error: SummarizerEr
 def test_another_failure_gives_a_provisional_extract_above_the_ceiling(error: SummarizerError) -> None:
     found = drafted(steps(3), failing(error), over=True)
     assert (found.by_extract, found.left) == (3, 0)
-    assert {(item.reason, item.provisional) for item in found.replacements} == {(error.code, True)}
+    assert all(item.provisional for item in found.replacements)
     assert found.failure is not None
 
 
@@ -153,13 +153,40 @@ def test_wrong_settings_are_named_before_what_may_pass() -> None:
     assert found.failure == Failure("unauthorized", False, None)
 
 
-def test_one_failure_does_not_spoil_the_others() -> None:
-    def answer(request: Any) -> Summary | SummarizerError:
-        return SummarizerTimeout() if request.arguments == '{"n":1}' else Summary("Twelve rows.", "cheap")
+def without(*numbers: int) -> Scripted:
+    """A model that has no time for the results of these calls."""
 
-    found = drafted(steps(3), Scripted(answer))
-    assert [item.position for item in found.replacements] == [2, 6]
+    def answer(request: SummaryRequest) -> Summary | SummarizerError:
+        late = request.arguments in [f'{{"n":{number}}}' for number in numbers]
+        return SummarizerTimeout() if late else Summary("Twelve rows.", "cheap")
+
+    return Scripted(answer)
+
+
+def test_a_failure_at_the_end_leaves_that_result_for_a_later_compaction() -> None:
+    found = drafted(steps(3), without(2))
+    assert [item.position for item in found.replacements] == [2, 4]
     assert (found.by_model, found.left) == (2, 1)
+    assert found.failure == Failure("timeout", True, None)
+
+
+def test_a_failure_before_a_summary_gets_a_provisional_extract_since_no_later_compaction_reaches_it() -> None:
+    found = drafted(steps(3), without(1))
+    assert [(item.position, item.kind, item.provisional) for item in found.replacements] == [
+        (2, Kind.SUMMARY, False),
+        (4, Kind.EXTRACT, True),
+        (6, Kind.SUMMARY, False),
+    ]
+    assert found.left == 0
+
+
+def test_when_every_call_fails_below_the_ceiling_nothing_is_replaced_not_even_repeats() -> None:
+    chat: list[Chat] = [user()]
+    for name in ("a", "b"):
+        chat += [calling(call(name)), result(name, long_text(900))]
+    found = drafted([*chat, *steps(2)[1:]], failing(SummarizerTimeout()))
+    assert found.replacements == []
+    assert found.left == 4
 
 
 def backwards(count: int) -> range:
@@ -236,7 +263,7 @@ def test_a_blank_result_is_not_sent_to_the_model_and_its_replacement_is_not_empt
     model = saying("unused")
     item = one(blank, model)
     assert model.requests == []
-    assert text_of(item.value).endswith("]\n-")
+    assert text_of(item.value).endswith("original: m2]")
 
 
 def test_every_other_key_of_the_message_stays() -> None:
@@ -286,10 +313,6 @@ def test_drafting_changes_no_message() -> None:
     assert repr(messages) == before
 
 
-# --- faults
-
-
-@pytest.mark.xfail(strict=True, reason="long names and ids are counted beside a body of full size")
 @pytest.mark.parametrize("name", ["zQ7xKp_" * 9 + "a", "𐍈" * 64, "查询数据库中的所有订单并按日期排序然后返回结果" * 3])
 def test_a_replacement_is_never_above_400_tokens(name: str) -> None:
     text = "\n".join(f"key_{n} = value {n * 7919} at path /srv/data/{n}/x.log" for n in range(400))
@@ -301,14 +324,12 @@ def test_a_replacement_is_never_above_400_tokens(name: str) -> None:
 LONG_ID = "call_9fA3kZqWbT0x7LmN2vRcYe4H"
 
 
-@pytest.mark.xfail(strict=True, reason="a summarizer of the caller's own is trusted to say something")
 @pytest.mark.parametrize("text", ["", " \n", "\u200b"])
 def test_an_empty_summary_never_replaces_anything(text: str) -> None:
     item = one(long_text(900), saying(text))
     assert item.kind is Kind.EXTRACT
 
 
-@pytest.mark.xfail(strict=True, reason="images beside text vanish without a word when a model writes the summary")
 def test_a_summary_says_that_images_were_left_out() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,xxxx"}}
     item = one([image, {"type": "text", "text": long_text(900)}], saying("Twelve rows."))

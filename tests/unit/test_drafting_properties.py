@@ -78,7 +78,10 @@ def test_a_draft_keeps_every_promise(
         assert {**item.value, "content": 0} == {**original.value, "content": 0}
         assert item.value["content"]
         assert is_array(item.value["content"]) is is_array(original.value.get("content"))
-        assert not item.provisional or over
+        assert not item.provisional or (found.failure is not None and item.kind is Kind.EXTRACT)
+    if found.failure is not None and not over:
+        assert found.by_model or not positions
+        assert not positions or not found.replacements[-1].provisional
     before = [message.value for message in messages]
     assert not added_faults(before, applied(messages, found.replacements))
 

@@ -85,7 +85,6 @@ def test_a_reason_keeps_the_pause_the_server_asked_for() -> None:
     assert SummarizerRateLimited().retry_after is None
 
 
-@pytest.mark.xfail(strict=True, reason="the code is put in front once more each time the error is unpickled")
 @pytest.mark.parametrize(
     "error", [SummarizerRateLimited(retry_after=3.0), SummarizerServerError("500"), SummarizerReplyRejected("empty")]
 )

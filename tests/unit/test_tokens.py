@@ -171,7 +171,6 @@ def test_adding_a_field_or_a_part_never_lowers_the_count(chat: list[Chat], text:
         assert all(count_message(longer, encode) > before for longer in more)
 
 
-@pytest.mark.xfail(strict=True, reason="a part of an unknown type is priced by its text alone, its data is free")
 def test_a_text_beside_other_data_never_lowers_the_count() -> None:
     part = {"type": "search_result", "rows": ["x" * 4_000]}
     assert count_message(user([{**part, "text": "found"}]), by_length) >= count_message(user([part]), by_length)

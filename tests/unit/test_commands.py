@@ -1,0 +1,405 @@
+"""Each Redis operation as data: the script it names, the keys it may touch, and its replies read into typed answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from compactor.archive import compress
+from compactor.budget import Budget
+from compactor.claims import Begun
+from compactor.commands import claim, prepare, push, read, recall
+from compactor.commands.command import Command, SessionKeys, fields, number, session_keys, text
+from compactor.commands.prepare import Judgement, Known
+from compactor.commands.push import Batch
+from compactor.exceptions import (
+    MessageTooLargeError,
+    RecallExpiredError,
+    SessionDamagedError,
+    SessionNotFoundError,
+)
+from compactor.models import Code, CompactionId, Kind, Outcome, session_id
+from compactor.outcomes import to_json
+from compactor.records import Record, encode_message, unpack
+from tests.unit.chat import Chat, result, user
+
+KEYS = session_keys("test", session_id("tenant/chat-1"))
+OWNER = CompactionId("owner-1")
+JUDGED = Judgement(Budget(16_000, 9_600, 12_800, 100), "o200k_base", b'{"judged":1}')
+
+
+def record(message: Chat, kind: Kind = Kind.ORIGINAL, tokens: int = 5) -> Record:
+    encoded = encode_message(message, max_bytes=10**6)
+    return Record(encoded.flags, kind, (tokens, tokens), 99, encoded.own, encoded.own, b"c" * 16, encoded.text)
+
+
+def parsed(command: Command[Any], *replies: Any) -> Any:
+    return command.parse(list(replies))
+
+
+# --- keys and replies
+
+
+def test_all_keys_of_a_session_share_one_hash_tag() -> None:
+    assert all(key.startswith("{test:tenant/chat-1}:") for key in KEYS.all)
+    assert len(set(KEYS.all)) == len(KEYS.all) == 8
+
+
+def test_two_namespaces_and_two_sessions_never_meet() -> None:
+    made = [session_keys(space, session_id(name)) for space in ("a", "b") for name in ("x", "y", "x/y")]
+    assert len({key for keys in made for key in keys.all}) == 8 * len(made)
+
+
+def test_the_order_of_keys_is_what_the_scripts_count_on() -> None:
+    names = [key.rpartition(":")[2] for key in KEYS.all]
+    assert names == ["state", "messages", "operations", "archive", "audit", "changes", "cleared", "cleared-archive"]
+    assert list(SessionKeys.__slots__) == [name.replace("-", "_") for name in names]
+
+
+@pytest.mark.parametrize(("value", "expected"), [(b"a", "a"), (None, ""), (7, "7"), ("a", "a"), (b"", "")])
+def test_replies_as_text(value: Any, expected: str) -> None:
+    assert text(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(b"7", 7), (None, 0), (b"", 0), ("", 0), (7, 7), (b"1.7e3", 1_700), (b"-3", -3)]
+)
+def test_replies_as_numbers(value: Any, expected: int) -> None:
+    assert number(value) == expected
+
+
+def test_flat_replies_as_fields() -> None:
+    assert fields([b"a", b"1", b"b", b"2"]) == {"a": b"1", "b": b"2"}
+    assert fields([]) == {}
+
+
+# --- push
+
+
+def pushing(*messages: Chat, lead: int = 0, max_bytes: int = 1_000) -> Command[push.Pushed]:
+    encoded = [encode_message(message, max_bytes=10**6) for message in messages]
+    batch = Batch(encoded, {"o200k_base": [7] * len(encoded)}, lead)
+    return push.push(
+        KEYS, batch, operation=b"12345678", remember_ms=1_000, ttl_ms=2_000, max_bytes=max_bytes,
+        encoding="o200k_base", threshold=9_600, fixed=3,
+    )  # fmt: skip
+
+
+def test_a_push_is_one_script_with_three_arguments_a_message() -> None:
+    command = pushing(user("a"), user("b"))
+    assert (command.script, command.keys, command.reads) == ("push", KEYS.all, ())
+    assert command.args[:5] == (b"12345678", 1_000, 2_000, 1_000, "o200k_base")
+    assert (len(command.args) - len(pushing(user("a")).args)) == 3
+    assert command.args[-1] == encode_message(user("b"), max_bytes=100).text
+
+
+def test_a_push_answers_total_length_and_place() -> None:
+    pushed = parsed(pushing(user("a")), [b"ok", 70, 3, 12, 1, 0])
+    assert (pushed.total, pushed.length, pushed.first, pushed.over, pushed.behind) == (70, 3, 12, True, False)
+
+
+def test_a_push_into_a_history_not_counted_has_no_total() -> None:
+    assert parsed(pushing(user("a")), [b"ok", -1, 3, 2, 0, 1]).total is None
+    assert parsed(pushing(user("a")), [b"ok", -1, 3, 2, 0, 1]).behind
+
+
+def test_a_full_session_is_named_with_its_sizes() -> None:
+    with pytest.raises(MessageTooLargeError, match="would hold 1200 bytes, over the limit of 1000; nothing was stored"):
+        parsed(pushing(user("hunter2")), [b"full", 1_200])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pushing(user("a")),
+        prepare.prepare(KEYS, JUDGED, owner=OWNER, ttl_ms=1, known=Known(), queue_ms=1, max_attempts=3),
+        claim.begin(KEYS, owner=OWNER, lease_ms=1, max_attempts=3),
+    ],
+)
+def test_a_damaged_session_says_what_to_look_at(command: Command[Any]) -> None:
+    with pytest.raises(SessionDamagedError, match="maxmemory-policy"):
+        parsed(command, [b"damaged"], [])
+
+
+# --- prepare
+
+
+def preparing(known: Known, *, force: bool = False) -> Command[prepare.Prepared | None]:
+    return prepare.prepare(
+        KEYS, JUDGED, owner=OWNER, ttl_ms=2_000, known=known, queue_ms=900_000, max_attempts=3, force=force
+    )  # fmt: skip
+
+
+def answer(
+    *, length: int, total: int = 50, kind: bytes = b"delta", claimed: int = 0, rest: tuple[Any, ...] = ()
+) -> Any:
+    return [b"ok", 1_000, 10, length, total, 1, b"idle", claimed, b"", b"", kind, 2_500, *rest]
+
+
+def test_a_prepare_judges_and_reads_in_one_round_trip() -> None:
+    command = preparing(Known(5, 2))
+    assert command.script == "prepare"
+    assert command.reads == (("LRANGE", KEYS.messages, 2, -1),)
+    assert command.args[0] == OWNER
+    assert JUDGED.json in command.args
+    assert "send" in command.args
+    assert "force" in preparing(Known(), force=True).args
+
+
+def test_an_unknown_session_prepares_to_nothing() -> None:
+    assert parsed(preparing(Known()), [b"none"], []) is None
+
+
+def test_a_first_prepare_gets_the_whole_history() -> None:
+    rows = [record(user("a")), record(user("b"))]
+    found = parsed(preparing(Known()), answer(length=2), [row.pack() for row in rows])
+    assert (found.revision, found.offset, found.length, found.total) == (1_000, 10, 2, 50)
+    assert (found.lead, found.claim, found.claimed, found.held) == (1, "idle", False, "")
+    assert (found.tail, found.changed, found.whole, found.queued_seconds) == (tuple(rows), {}, False, 2.5)
+
+
+def test_a_later_prepare_gets_the_tail_and_what_was_replaced() -> None:
+    new = record(result("a", "short"), Kind.SUMMARY)
+    found = parsed(preparing(Known(999, 2)), answer(length=3, rest=(11, new.pack())), [record(user("c")).pack()])
+    assert found.changed == {11: new}
+    assert [row.value() for row in found.tail] == [user("c")]
+
+
+def test_a_reader_too_far_behind_must_read_all() -> None:
+    found = parsed(preparing(Known(7, 2)), answer(length=3, kind=b"all"), [record(user("c")).pack()])
+    assert found.whole
+    assert found.tail == ()
+
+
+def test_nothing_known_is_never_too_far_behind() -> None:
+    found = parsed(preparing(Known()), answer(length=1, kind=b"all"), [record(user("a")).pack()])
+    assert not found.whole
+    assert len(found.tail) == 1
+
+
+def test_a_history_shorter_than_its_state_is_damaged() -> None:
+    with pytest.raises(SessionDamagedError):
+        parsed(preparing(Known()), answer(length=2), [record(user("a")).pack()])
+
+
+def test_a_total_that_is_not_counted_is_none() -> None:
+    assert parsed(preparing(Known()), answer(length=0, total=-1), []).total is None
+
+
+def test_a_claim_just_taken_is_told() -> None:
+    assert parsed(preparing(Known()), answer(length=0, claimed=1), []).claimed
+
+
+@pytest.mark.parametrize(("reply", "stored"), [(b"ok", True), (b"changed", False)])
+def test_a_recount_tells_whether_it_was_stored(reply: bytes, stored: bool) -> None:
+    command = prepare.recount(KEYS, encoding="o200k_base", revision=1, length=2, total=50, lead_tokens=4)
+    assert command.args == ("o200k_base", 1, 2, 50, 4)
+    assert parsed(command, reply) is stored
+
+
+# --- the worker's side
+
+
+@pytest.mark.parametrize("status", ["lost", "gone", "dead"])
+def test_a_start_without_a_claim(status: str) -> None:
+    begun = parsed(claim.begin(KEYS, owner=OWNER, lease_ms=90_000, max_attempts=3), [status.encode()], [])
+    assert (begun.begun, begun.stored) == (Begun(status), None)
+
+
+def test_a_start_while_the_same_owner_still_runs() -> None:
+    begun = parsed(claim.begin(KEYS, owner=OWNER, lease_ms=90_000, max_attempts=3), [b"busy", 1_500], [])
+    assert (begun.begun, begun.busy_ms) == (Begun.BUSY, 1_500)
+
+
+def test_a_start_reads_the_snapshot_in_the_same_transaction() -> None:
+    command = claim.begin(KEYS, owner=OWNER, lease_ms=90_000, max_attempts=3)
+    assert command.reads == (("LRANGE", KEYS.messages, 0, -1),)
+    state = [b"running", b"revision", b"7", b"length", b"1", b"claim", b"running", b"attempts", b"2"]
+    begun = parsed(command, state, [record(user("a")).pack()])
+    assert begun.begun is Begun.RUNNING
+    assert begun.stored.raw["attempts"] == b"2"
+    assert [row.value() for row in begun.stored.records] == [user("a")]
+    with pytest.raises(SessionDamagedError):
+        parsed(command, state, [])
+
+
+@pytest.mark.parametrize("status", ["ok", "lost", "gone"])
+def test_an_archive_names_each_position_once(status: str) -> None:
+    command = claim.archive(KEYS, owner=OWNER, originals={3: b"x", 12: b"y"})
+    assert command.args == (OWNER, 3, b"x", 12, b"y")
+    assert parsed(command, status.encode()) == status
+
+
+@pytest.mark.parametrize("status", ["applied", "stale", "gone"])
+def test_a_swap_carries_totals_of_each_encoding_and_the_records(status: str) -> None:
+    new = record(result("a", "short"), Kind.SUMMARY)
+    command = claim.swap(
+        KEYS, owner=OWNER, last_position=12, replacements=[(3, new)], saved={"o200k_base": 40}, bytes_saved=100,
+        rearm=0, held="", outcome={"id": "a"},
+    )  # fmt: skip
+    assert command.args == (OWNER, 12, b'{"id":"a"}', 100, 0, "", 1, "o200k_base", 40, 3, new.pack())
+    assert parsed(command, status.encode()) == status
+
+
+def test_the_ends_of_a_claim_tell_whether_it_was_still_ours() -> None:
+    release = claim.release(
+        KEYS, owner=OWNER, outcome={"id": "a"}, pause_ms=5, rearm=9, held="no_gain", audit=True
+    )  # fmt: skip
+    assert release.args == (OWNER, b'{"id":"a"}', 5, 9, "no_gain", 1)
+    for command, yes in (
+        (release, b"released"),
+        (claim.unqueue(KEYS, owner=OWNER), b"released"),
+        (claim.retry(KEYS, owner=OWNER, wait_ms=7), b"queued"),
+    ):
+        assert parsed(command, yes) is True
+        assert parsed(command, b"lost") is False
+
+
+# --- reading
+
+
+STATE = {
+    "revision": b"1000", "offset": b"10", "length": b"2", "lead": b"1", "claim": b"running", "owner": b"owner-1",
+    "until": b"99999999999999", "held": b"", "o200k_base.total": b"50", "o200k_base.counted": b"2",
+    "o200k_base.lead": b"4", "cl100k_base.total": b"30", "cl100k_base.counted": b"1", "attempts": b"2", "bytes": b"640",
+    "last": json.dumps(to_json(Outcome(Code.APPLIED, id="a"))).encode(),
+}  # fmt: skip
+
+
+def flat(raw: dict[str, bytes]) -> list[bytes]:
+    return [part for name, value in raw.items() for part in (name.encode(), value)]
+
+
+def test_an_unknown_session_has_an_empty_state() -> None:
+    command = read.read_state(KEYS, "o200k_base")
+    state = parsed(command, [None] * (len(command.reads[0]) - 2))
+    assert (state.exists, state.length, state.claim, state.last) == (False, 0, "idle", {})
+
+
+def test_a_state_holds_the_totals_of_each_encoding_that_counted_all() -> None:
+    state = read.parse_state(STATE)
+    assert state.totals == {"o200k_base": (50, 4)}
+    assert (state.revision, state.offset, state.length, state.lead) == (1_000, 10, 2, 1)
+    assert (state.claim, state.owner, state.exists) == ("running", "owner-1", True)
+
+
+@pytest.mark.parametrize("shape", ["dict", "flat"])
+def test_a_whole_history_is_read_from_either_protocol(shape: str) -> None:
+    raw: Any = {name.encode(): value for name, value in STATE.items()} if shape == "dict" else flat(STATE)
+    kept: Any = {b"11": b"blob"} if shape == "dict" else [b"11", b"blob"]
+    rows = [record(user("a")).pack(), record(user("b")).pack()]
+    stored = parsed(read.read_history(KEYS, archive=True), raw, rows, kept)
+    assert [row.value() for row in stored.records] == [user("a"), user("b")]
+    assert stored.archive == {11: b"blob"}
+    with pytest.raises(SessionDamagedError):
+        parsed(read.read_history(KEYS), raw, rows[:1])
+
+
+def test_an_unknown_history_is_empty() -> None:
+    stored = parsed(read.read_history(KEYS), {}, [])
+    assert (stored.records, stored.state.exists) == ((), False)
+
+
+def test_the_audit_is_read_in_order() -> None:
+    rows = [json.dumps({"id": name}).encode() for name in "ab"]
+    assert parsed(read.read_audit(KEYS), rows) == [{"id": "a"}, {"id": "b"}]
+
+
+def test_a_status_of_an_unknown_session() -> None:
+    assert not parsed(read.read_status(KEYS), {}, 0, 0, -2, [b"1", b"0"]).exists
+
+
+def test_a_status_shows_totals_claim_and_the_last_outcome() -> None:
+    raw = {name.encode(): value for name, value in STATE.items()}
+    status = parsed(read.read_status(KEYS), raw, 3, 1, 5_000, [b"1700000000", b"0"])
+    assert (status.exists, status.length, status.totals, status.claim) == (True, 2, {"o200k_base": 50}, "running")
+    assert (status.attempts, status.stored_bytes, status.archived, status.compactions) == (2, 640, 3, 1)
+    assert status.expires_in == 5.0
+    assert status.last == Outcome(Code.APPLIED, id="a")
+
+
+def test_a_claim_whose_time_ran_out_is_idle() -> None:
+    raw = {name.encode(): value for name, value in {**STATE, "until": b"1000"}.items()}
+    assert parsed(read.read_status(KEYS), raw, 3, 1, 5_000, [b"1700000000", b"0"]).claim == "idle"
+
+
+def load(**given: bytes) -> read.Load:
+    """A load read from these fields of the hash, the others absent."""
+    command = read.read_load(KEYS, "o200k_base")
+    names = [str(name).replace(".", "_") for name in command.reads[0][2:]]
+    assert set(given) <= set(names)
+    found: read.Load = parsed(command, [given.get(name) for name in names])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "length", "total"),
+    [
+        ({}, 0, 0),
+        ({"length": b"2", "o200k_base_total": b"50", "o200k_base_counted": b"2"}, 2, 50),
+        ({"length": b"2", "o200k_base_total": b"50", "o200k_base_counted": b"1"}, 2, None),
+        ({"length": b"2"}, 2, None),
+        ({"length": b"0"}, 0, 0),
+    ],
+)
+def test_a_load_has_a_total_once_the_whole_history_is_counted(
+    given: dict[str, bytes], length: int, total: int | None
+) -> None:
+    found = load(**given)
+    assert (found.length, found.total) == (length, total)
+
+
+@pytest.mark.parametrize(
+    ("given", "now", "standing"),
+    [
+        ({"claim": b"running", "until": b"2000"}, 1.0, ("running", "")),
+        ({"claim": b"queued", "until": b"2000"}, 3.0, ("idle", "")),
+        ({"claim": b"idle", "held": b"no_gain", "rearm": b"500"}, 1.0, ("idle", "no_gain")),
+        ({"claim": b"idle", "held": b"no_gain", "rearm": b"400"}, 1.0, ("idle", "")),
+        ({"claim": b"idle", "held": b"backoff", "not_before": b"2000"}, 1.0, ("idle", "backoff")),
+        ({"claim": b"idle", "held": b"backoff", "not_before": b"2000"}, 3.0, ("idle", "")),
+        ({"claim": b"idle", "held": b"dead"}, 9.0, ("idle", "dead")),
+        ({}, 1.0, ("idle", "")),
+    ],
+)
+def test_where_a_claim_stands_at_a_time_for_a_send_of_400_tokens(
+    given: dict[str, bytes], now: float, standing: tuple[str, str]
+) -> None:
+    assert load(length=b"2", **given).standing(now, 400) == standing
+
+
+# --- recall
+
+
+def test_a_recalled_message_is_the_original_wherever_it_is_kept() -> None:
+    row = record(result("a", "long"))
+    command = recall.recall(KEYS, 12)
+    assert command.args == (12,)
+    assert parsed(command, [b"live", row.pack()]) == row
+    assert parsed(command, [b"archived", compress(row.pack())]) == row
+
+
+def test_what_is_gone_is_told_apart() -> None:
+    with pytest.raises(SessionNotFoundError) as caught:
+        parsed(recall.recall(KEYS, 12), [b"gone"])
+    assert not isinstance(caught.value, RecallExpiredError)
+    with pytest.raises(RecallExpiredError, match="recall id m12"):
+        parsed(recall.recall(KEYS, 12), [b"unknown"])
+
+
+def test_a_damaged_original_is_a_damaged_session() -> None:
+    with pytest.raises(SessionDamagedError):
+        parsed(recall.recall(KEYS, 12), [b"archived", b"garbage"])
+
+
+def test_a_clear_answers_how_many_messages_moved() -> None:
+    command = recall.clear(KEYS, operation=b"12345678", remember_ms=9)
+    assert command.args == (b"12345678", 9)
+    assert parsed(command, 7) == 7
+
+
+def test_records_travel_whole() -> None:
+    row = record(user("数据 \ud800"))
+    assert unpack(row.pack()) == row
