@@ -22,6 +22,7 @@ class SessionClient(Protocol):
     def push(self, messages: Any, idempotency_key: str | None = None) -> Receipt: ...
     def estimate(
         self,
+        *,
         tools: Any = None,
         system: str | None = None,
         response_format: Any = None,
@@ -29,6 +30,7 @@ class SessionClient(Protocol):
     ) -> Verdict: ...
     def prepare(
         self,
+        *,
         tools: Any = None,
         system: str | None = None,
         response_format: Any = None,
@@ -73,15 +75,21 @@ class AwaitedSession:
 
     def estimate(
         self,
+        *,
         tools: Any = None,
         system: str | None = None,
         response_format: Any = None,
         max_output_tokens: int | None = None,
     ) -> Verdict:
-        return self._run(self._session.estimate(tools, system, response_format, max_output_tokens))
+        return self._run(
+            self._session.estimate(
+                tools=tools, system=system, response_format=response_format, max_output_tokens=max_output_tokens
+            )
+        )
 
     def prepare(
         self,
+        *,
         tools: Any = None,
         system: str | None = None,
         response_format: Any = None,
@@ -89,7 +97,16 @@ class AwaitedSession:
         wait: float = 0.0,
         wait_for: WaitFor = "fit",
     ) -> Context:
-        return self._run(self._session.prepare(tools, system, response_format, max_output_tokens, wait, wait_for))
+        return self._run(
+            self._session.prepare(
+                tools=tools,
+                system=system,
+                response_format=response_format,
+                max_output_tokens=max_output_tokens,
+                wait=wait,
+                wait_for=wait_for,
+            )
+        )
 
     def compact(self, wait: float = 0.0) -> Outcome:
         return self._run(self._session.compact(wait))

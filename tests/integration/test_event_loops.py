@@ -68,7 +68,7 @@ async def test_a_send_given_up_on_leaves_the_session_usable(settings: Settings) 
 
 @pytest.mark.xfail(
     strict=True,
-    reason="session.py: a kept owner begins a second claim after its swap; the swap answers applied, nothing is written",
+    reason="session.py: a kept owner begins a second claim after its swap, which then answers applied and does nothing",
 )
 async def test_a_send_given_up_on_while_it_publishes_never_lends_its_name_to_a_later_compaction(
     settings: Settings, proxy: LossyProxy, raw: Any
