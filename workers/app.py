@@ -9,6 +9,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import worker_init
 from kombu import Queue
+from pydantic import SecretStr
 
 from compactor.dispatch import TASK, broker_options, queue_name
 from compactor.encodings import encoder
@@ -60,8 +61,16 @@ app = make_app(read_settings())
 
 @worker_init.connect
 def refuse_an_unsafe_server(**_: Any) -> None:
-    """Ends the start on a server that evicts sessions; Celery swallows exceptions of signals, not SystemExit."""
+    """Ends the start on a server that evicts sessions or tasks; Celery swallows exceptions of signals, not SystemExit."""
     settings = read_settings()
+    for url in dict.fromkeys((settings.redis_url.get_secret_value(), settings.broker)):
+        if url.startswith(("redis://", "rediss://")):
+            _refuse_unsafe(settings.model_copy(update={"redis_url": SecretStr(url)}))
+    # The first compaction need not wait the 0.8 s that the vocabulary of today's models takes.
+    threading.Thread(target=encoder, args=("o200k_base",), daemon=True).start()
+
+
+def _refuse_unsafe(settings: Settings) -> None:
     try:
         with Store(settings) as store:
             findings = check_server(store, settings)
@@ -69,8 +78,6 @@ def refuse_an_unsafe_server(**_: Any) -> None:
             if finding.level is Level.WARNING:
                 _log.warning("redis: %s. %s", finding.text, finding.advice)
         refuse_unsafe(findings)
-        # The first compaction need not wait the 0.8 s that the vocabulary of today's models takes.
-        threading.Thread(target=encoder, args=("o200k_base",), daemon=True).start()
     except StoreUnavailableError as error:
         _log.warning("start check left out: %s", error)
     except ConfigurationError as error:
