@@ -61,7 +61,7 @@ app = make_app(read_settings())
 
 @worker_init.connect
 def refuse_an_unsafe_server(**_: Any) -> None:
-    """Ends the start on a server that evicts sessions or tasks; Celery swallows exceptions of signals, not SystemExit."""
+    """Ends the start on a server that evicts; Celery swallows exceptions of signals, but not SystemExit."""
     settings = read_settings()
     for url in dict.fromkeys((settings.redis_url.get_secret_value(), settings.broker)):
         if url.startswith(("redis://", "rediss://")):
