@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from compactor.exceptions import ConfigurationError
 from compactor.model_config import STRATEGIES, ModelConfig
 
 TARGET_SHARE: Final = 0.5  # of the room: one crossing pays for many turns
@@ -48,11 +49,14 @@ def budget_for(config: ModelConfig, *, fixed: int, max_output_tokens: int | None
     """The budget of a send whose fixed part counts `fixed` tokens.
 
     ceiling = limit - max_output_tokens, else threshold + half of what the strategy reserves;
-    threshold = min(strategy x limit, compact_at, 0.95 x ceiling).
+    threshold = min(strategy x limit, compact_at, 0.95 x ceiling). Raises ConfigurationError when the
+    output alone fills the window.
     """
     limit = config.limit
     share = STRATEGIES[config.context_strategy]
     output = max_output_tokens if max_output_tokens is not None else config.max_output_tokens
+    if output is not None and output >= limit:
+        raise ConfigurationError(f"max_output_tokens: {output} leaves no room in a window of {limit} tokens.")
     ceiling = max(1, limit - output) if output is not None else int(limit * (1 + share) / 2)
     levels = [int(limit * share), int(ceiling * 0.95)]
     if config.compact_at_tokens is not None:

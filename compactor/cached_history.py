@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from compactor.commands.prepare import Prepared
@@ -21,6 +22,10 @@ class CachedHistory:
     messages: tuple[Message, ...]
     cut: Cut = NO_CUT
     size: int = 0
+    tokens: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tokens", sum(message.tokens for message in self.messages))
 
 
 class Histories(Protocol):
@@ -36,6 +41,7 @@ class Unconfirmed(Protocol):
 
     def put(self, session: str, content: bytes, name: bytes) -> None: ...
     def take(self, session: str, content: bytes) -> bytes | None: ...
+    def seen(self, session: str, own: Sequence[bytes]) -> None: ...
 
 
 EMPTY: Final = CachedHistory(0, 0, ())

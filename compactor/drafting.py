@@ -134,8 +134,13 @@ def _by_model(
     requests = [_request(item, goal) for item in readable]
     ended = 0
 
+    settled: set[int] = set()
+
     def done(index: int, answer: Summary | SummarizerError) -> None:
         nonlocal ended
+        if index in settled:
+            return
+        settled.add(index)
         ended += 1
         writer.settle(readable[index], answer, limits)
         progress("summarizing", f"{ended} of {len(requests)} results, {writer.draft.saved} tokens saved")

@@ -65,7 +65,7 @@ def extract(text: str, *, budget: int, encode: Encode, wording: Wording) -> str:
             return body
         chosen = chosen[: len(chosen) * 9 // 10]
     best = max(lines, key=lambda item: (item.worth, -item.order))
-    return _cut(best.text, budget, encode)
+    return _cut(best.text.strip(), budget, encode)
 
 
 def _choose(lines: Sequence[_Line], budget: int, wording: Wording) -> list[_Line]:
@@ -98,7 +98,7 @@ def _rows(text: str) -> list[str]:
     if is_object(value) or is_array(value):
         with suppress(RecursionError):  # nested about as deep as Python goes: its own lines serve
             rows = list(_flatten(value))
-    return [row.rstrip() for row in rows if row.strip()]
+    return [row.strip() if len(row) > MAX_LINE else row.rstrip() for row in rows if row.strip()]
 
 
 def _short(line: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Final, TypeVar
 
 from cachetools import LRUCache
@@ -74,26 +74,38 @@ class LockedCache(MutableMapping[K, V]):
 class UnconfirmedOperations:
     """Names of writing calls that raised, and may have been carried out all the same; thread-safe.
 
-    The next call of the same kind and content within REPEAT_WITHIN takes such a name, so that the
-    server knows it again; later the same text is a new message.
+    The next call of the same kind and content takes such a name, so that the server knows it again:
+    within REPEAT_WITHIN, and until this process has read the message back. Then the same text is a
+    new message. A push's content begins with the fingerprint of its first message.
     """
 
     def __init__(self, clock: Callable[[], float], most: int = 4_096) -> None:
         self._clock = clock
-        self._names: LRUCache[tuple[str, bytes], tuple[tuple[float, bytes], ...]] = LRUCache(most)
+        self._names: LRUCache[str, list[tuple[bytes, float, bytes]]] = LRUCache(most)
         self._lock = threading.Lock()
 
     def put(self, session: str, content: bytes, name: bytes) -> None:
         """Remembers the name of a call that raised."""
         with self._lock:
-            known = self._names.get((session, content), ())
-            self._names[session, content] = (*known, (self._clock(), name))
+            self._names.setdefault(session, []).append((content, self._clock(), name))
 
     def take(self, session: str, content: bytes) -> bytes | None:
         """The oldest such name, which is then forgotten."""
         with self._lock:
             oldest = self._clock() - REPEAT_WITHIN
-            names = [entry for entry in self._names.pop((session, content), ()) if entry[0] >= oldest]
-            if len(names) > 1:
-                self._names[session, content] = tuple(names[1:])
-        return names[0][1] if names else None
+            entries = [entry for entry in self._names.get(session, ()) if entry[1] >= oldest]
+            found = next((entry for entry in entries if entry[0] == content), None)
+            self._keep(session, [entry for entry in entries if entry is not found])
+        return found[2] if found else None
+
+    def seen(self, session: str, own: Sequence[bytes]) -> None:
+        """Forgets the pushes whose first message has one of these fingerprints: they were stored."""
+        with self._lock:
+            if entries := self._names.get(session):
+                self._keep(session, [entry for entry in entries if entry[0][:8] not in own])
+
+    def _keep(self, session: str, entries: list[tuple[bytes, float, bytes]]) -> None:
+        if entries:
+            self._names[session] = entries
+        else:
+            self._names.pop(session, None)

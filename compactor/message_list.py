@@ -9,16 +9,18 @@ from typing import Any
 
 from compactor.budget import budget_for
 from compactor.compaction import describe
-from compactor.drafting import Draft, Limits, Summarize, applied, draft
+from compactor.drafting import LARGEST, Draft, Limits, Summarize, applied, draft
 from compactor.encodings import encoder, encoding_name
-from compactor.exceptions import ConfigurationError
-from compactor.formats.openai import leading_system
+from compactor.exceptions import ConfigurationError, InvalidMessageError
+from compactor.formats.openai import leading_system, text_of
+from compactor.json_values import is_object
 from compactor.judging import Request, count_fixed
 from compactor.model_config import ModelConfig
 from compactor.models import Code, Compacted, Message, Outcome, recall_id
 from compactor.planning import KEEP_RESULTS, Nothing, Plan, Snapshot, plan
 from compactor.records import encode_message
 from compactor.tokens import Encode, count_message
+from compactor.wording import carries_header
 
 DEADLINE = 60.0  # seconds for all model calls of one list
 _NO_LIMIT = 1 << 40
@@ -42,31 +44,57 @@ def compact_messages(
     """
     if format != "openai":
         raise ConfigurationError("format: expected 'openai' (Chat Completions messages).")
-    if target_tokens is not None and (not isinstance(target_tokens, int) or target_tokens <= 0):
-        raise ConfigurationError("target_tokens: expected a positive whole number of tokens, for example 20000.")
+    if target_tokens is not None:
+        _check_whole("target_tokens", target_tokens, least=1)
+    _check_whole("keep_recent_results", keep_recent_results, least=0)
+    given = _listed(messages)
     started = time.monotonic()
     encode = encoder(encoding_name(config.model, config.encoding))
-    snapshot, fixed, lead = _snapshot(messages, tools, encode)
+    snapshot, fixed, lead = _snapshot(given, tools, encode)
     budget = budget_for(config, fixed=fixed + lead)
     planned = plan(snapshot, budget, keep_results=keep_recent_results, target_tokens=target_tokens)
     if isinstance(planned, Nothing):
-        return _unchanged(messages, snapshot, Outcome(planned.code, reason=planned.reason))
+        return _unchanged(given, snapshot, Outcome(planned.code, reason=planned.reason))
     over = snapshot.total > budget.ceiling
     limits = Limits(deadline=started + DEADLINE, over=over)
     drafted = draft(planned, snapshot, encode=encode, summarize=summarizer, limits=limits)
     needed = 1 if over or target_tokens is not None else max(1, budget.min_reclaim)
     if drafted.saved < needed:
-        return _unchanged(messages, snapshot, _without_gain(drafted))
-    return _changed(messages, snapshot, planned, drafted, int((time.monotonic() - started) * 1000))
+        return _unchanged(given, snapshot, _without_gain(drafted))
+    return _changed(given, snapshot, planned, drafted, int((time.monotonic() - started) * 1000))
+
+
+def _check_whole(name: str, value: Any, *, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigurationError(f"{name}: expected a whole number, at least {least}.")
+
+
+def _listed(messages: Any) -> list[Any]:
+    wrong = InvalidMessageError("messages: expected a list of chat messages.")
+    if isinstance(messages, (str, bytes)) or is_object(messages):
+        raise wrong
+    try:
+        return list(messages)
+    except TypeError:
+        raise wrong from None
 
 
 def _snapshot(messages: Sequence[Any], tools: Any, encode: Encode) -> tuple[Snapshot, int, int]:
     """The list as a snapshot, tokens beside it, tokens of its leading system messages."""
     values: list[Mapping[str, Any]] = [encode_message(message, max_bytes=_NO_LIMIT).value for message in messages]
-    read = [Message(position, value, count_message(value, encode)) for position, value in enumerate(values)]
+    read = [_message(position, value, encode) for position, value in enumerate(values)]
     fixed = count_fixed(Request(tools=tools), encode).total
     leading = leading_system(values)
     return Snapshot(read, fixed + sum(m.tokens for m in read)), fixed, sum(m.tokens for m in read[:leading])
+
+
+def _message(position: int, value: Mapping[str, Any], encode: Encode) -> Message:
+    """A message of a plain list; what already carries our header stays as it is.
+
+    Only the size of ours is spared so: larger text with our header is text of a tool's own making.
+    """
+    tokens = count_message(value, encode)
+    return Message(position, value, tokens, pinned=tokens <= LARGEST and carries_header(text_of(value)))
 
 
 def _without_gain(drafted: Draft) -> Outcome:

@@ -118,7 +118,8 @@ class Verdict:
 
     total = system + history + tools (+ the fixed cost of a request, part of `system`); `expected` is
     the figure that threshold, ceiling and percent are compared with. `compaction` is one of
-    `not_needed`, `due`, `queued`, `running`, `held(reason)`.
+    `not_needed`, `due`, `queued`, `running`, `held(reason)`. `stable_until` counts the first messages
+    of the list that no later compaction will change; a view, once it begins, may still leave some out.
     """
 
     system: int
@@ -177,6 +178,12 @@ class Code(StrEnum):
     DEAD = "dead"
     QUEUED = "queued"
     RUNNING = "running"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Code:  # noqa: ARG003 # why: the name and arguments are the enum protocol
+        """A word of a newer release must not hide the rest of an audit."""
+        return cls.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

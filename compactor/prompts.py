@@ -32,7 +32,7 @@ SYSTEM: Final = (
     '"note": "one or two sentences", "omitted": "what was left out"}.'
 )
 
-_THINK: Final = re.compile(r"(?is)<(think|thinking|reasoning|analysis)>.*?</\1>")
+_THINK: Final = re.compile(r"(?i)<(think|thinking|reasoning|analysis)>")
 _OPEN_THINK: Final = re.compile(r"(?i)</?(?:think|thinking|reasoning|analysis)>")
 _FENCE: Final = re.compile(r"(?s)^```[\w-]*\s*\n(.*?)\n?```$")
 _TOOL_PROTOCOL: Final = re.compile(
@@ -161,11 +161,24 @@ def _split(text: str, room: int, encode: Encode) -> Iterator[str]:
 
 def _without_wrapping(text: str) -> str:
     """The text without closed thoughts and one outer fence. Raises on an unclosed thought."""
-    text = _THINK.sub("", text).strip()
+    text = _without_thoughts(text).strip()
     if _OPEN_THINK.search(text):
         raise SummarizerReplyRejected("reasoning_only")
     match = _FENCE.match(text)
     return (match[1] if match else text).strip()
+
+
+def _without_thoughts(text: str) -> str:
+    """The text without closed thoughts, in one pass: a reply may hold thousands of open ones."""
+    kept: list[str] = []
+    start = 0
+    while opened := _THINK.search(text, start):
+        closed = text.lower().find(f"</{opened[1].lower()}>", opened.end())
+        if closed < 0:
+            break
+        kept.append(text[start : opened.start()])
+        start = closed + len(opened[1]) + 3
+    return "".join([*kept, text[start:]])
 
 
 def _render(text: str) -> str:

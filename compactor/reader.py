@@ -13,6 +13,7 @@ from compactor.commands.command import session_keys
 from compactor.commands.prepare import Judgement, Known, Prepared
 from compactor.compaction import read_messages
 from compactor.effects import Flow, compute, run
+from compactor.exceptions import ConfigurationError
 from compactor.judging import Fixed, Request, count_fixed, judge, request_key
 from compactor.model_config import ModelConfig
 from compactor.models import CompactionId, SessionId
@@ -20,6 +21,7 @@ from compactor.settings import Settings
 from compactor.tokens import Encode
 
 HEAVY: Final = 16_000  # characters to encode; more goes to a thread under asyncio
+MANY: Final = 200  # messages to read or to write; more goes there too
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,10 @@ class SessionReader:
     """Reads one session as one model config judges it; each method yields effects."""
 
     def __init__(self, surroundings: Surroundings, session: SessionId, config: ModelConfig) -> None:
+        if not isinstance(config, ModelConfig):
+            raise ConfigurationError(
+                "config: expected a ModelConfig, for example ModelConfig('gpt-4o', context_limit=128)."
+            )
         self.around = surroundings
         self.settings = surroundings.settings
         self.session = session
@@ -110,7 +116,7 @@ class SessionReader:
         return total, lead_tokens
 
     def look(
-        self, judgement: Judgement, owner: CompactionId, encode: Encode, *, force: bool = False
+        self, judgement: Judgement, owner: CompactionId, encode: Encode, *, kept: str = "", force: bool = False
     ) -> Flow[tuple[Prepared | None, CachedHistory, bool]]:
         """One judged read; the history this process holds is brought up to date by what changed."""
         recounted = False
@@ -126,6 +132,7 @@ class SessionReader:
                     known=Known(held.revision, len(held.messages)),
                     queue_ms=int(self.settings.queue_patience * 1000),
                     max_attempts=self.settings.max_attempts,
+                    kept=kept,
                     force=force,
                 )
             )
@@ -136,6 +143,7 @@ class SessionReader:
                 held = EMPTY
                 continue
             held = yield from self._updated(held, answer, encode)
+            self.around.unconfirmed.seen(self.session, [record.own for record in answer.tail])
             self.around.histories.put(self.cache_key, held)
             if answer.total is not None:
                 return answer, held, recounted
@@ -143,5 +151,7 @@ class SessionReader:
             yield from self._store_recount(held, answer.lead)
 
     def _updated(self, held: CachedHistory, answer: Prepared, encode: Encode) -> Flow[CachedHistory]:
-        heavy = sum(len(r.text) for r in answer.tail if r.counted(self.encoding) is None) > HEAVY
+        heavy = (
+            sum(len(r.text) for r in answer.tail if r.counted(self.encoding) is None) > HEAVY or len(answer.tail) > MANY
+        )
         return (yield from compute(lambda: updated(held, answer, self.encoding, encode), heavy=heavy))

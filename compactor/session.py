@@ -6,6 +6,7 @@ import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, Literal
 from uuid import uuid4
@@ -16,10 +17,10 @@ from compactor.cached_history import CachedHistory
 from compactor.claims import Claim, Held
 from compactor.commands import claim, push, read, recall
 from compactor.commands.command import Command
-from compactor.commands.prepare import Judgement
+from compactor.commands.prepare import Judgement, Prepared
 from compactor.commands.push import Batch, Pushed
 from compactor.effects import Flow, Pause, Publish, Run, compute, run
-from compactor.exceptions import DispatchError, InvalidMessageError, StoreUnavailableError
+from compactor.exceptions import ConfigurationError, DispatchError, InvalidMessageError, StoreUnavailableError
 from compactor.formats.openai import leading_system
 from compactor.frozen import freeze
 from compactor.json_values import is_array
@@ -38,7 +39,7 @@ from compactor.models import (
     recall_position,
 )
 from compactor.outcomes import from_json
-from compactor.reader import HEAVY, SessionReader, Surroundings
+from compactor.reader import HEAVY, MANY, SessionReader, Surroundings
 from compactor.records import ENCODINGS, Encoded, encode_message, unpack
 from compactor.tokens import PER_REQUEST, Encode, count_message
 from compactor.view import compose
@@ -50,6 +51,7 @@ _CALLERS_OPERATION_MS: Final = 8 * 3_600_000  # chat platforms redeliver for hou
 _log = logging.getLogger("compactor")
 
 _CLAIM: Final = b"claim"
+_CLEAR: Final = b"clear"
 WaitFor = Literal["fit", "swap"]
 
 
@@ -65,12 +67,12 @@ class SessionFlows:
     def push(self, messages: object, idempotency_key: str | None = None) -> Flow[Receipt]:
         """Stores one message or many, exactly once."""
         given = list(messages) if is_array(messages) else [messages]
-        encoded = [encode_message(message, max_bytes=self._reader.settings.max_message_bytes) for message in given]
+        encoded = yield from compute(lambda: self._encoded(given), heavy=len(given) > MANY)
         if not encoded:
             seen = yield from self.estimate(Request())
             return Receipt(seen.system + seen.history - PER_REQUEST, seen.length, seen.over_threshold)
         batch = yield from self._batch(encoded)
-        content = blake2b(b"".join(message.own for message in encoded), digest_size=16).digest()
+        content = encoded[0].own + blake2b(b"".join(message.own for message in encoded), digest_size=16).digest()
         operation = _operation(idempotency_key) if idempotency_key is not None else self._unconfirmed_or_new(content)
         try:
             pushed = yield from run(self._push_command(batch, operation, idempotency_key))
@@ -86,6 +88,9 @@ class SessionFlows:
         total, _ = yield from self._reader.recounted()
         over = total + self._pushers_budget.fixed >= self._pushers_budget.threshold
         return Receipt(total, pushed.length, over, positions)
+
+    def _encoded(self, given: Sequence[Any]) -> list[Encoded]:
+        return [encode_message(message, max_bytes=self._reader.settings.max_message_bytes) for message in given]
 
     def _unconfirmed_or_new(self, content: bytes) -> bytes:
         return self._reader.around.unconfirmed.take(self._reader.session, content) or _operation(None)
@@ -135,6 +140,8 @@ class SessionFlows:
 
     def prepare(self, request: Request, *, wait: float = 0.0, wait_for: WaitFor = "fit") -> Flow[Context]:
         """The list for one send; queues a compaction when the threshold is crossed."""
+        if wait_for not in ("fit", "swap"):
+            raise ConfigurationError("wait_for: expected 'fit' or 'swap'.")
         encode = yield from self._reader.encoder()
         fixed = yield from self._reader.fixed(request)
         judgement = self._reader.judge(request, fixed)
@@ -153,27 +160,37 @@ class SessionFlows:
         return context
 
     def _send(self, request: Request, fixed: Fixed, judgement: Judgement, encode: Encode) -> Flow[Context]:
-        owner = self._owner()
-        try:
-            answer, history, recounted = yield from self._reader.look(judgement, owner, encode)
-        except (StoreUnavailableError, GeneratorExit):  # the claim may have been taken
-            self._keep_claim(owner)
-            raise
-        if answer is None:
-            return self._compose(request, fixed, judgement.budget, encode, history, compaction="not_needed")
-        state, held = answer.claim, answer.held
-        if answer.claimed:
-            state, held = yield from self._publish(owner)
-        self._warn_about_worker(answer.queued_seconds)
-        over = fixed.total + sum(message.tokens for message in history.messages) >= judgement.budget.threshold
-        word = compaction_word(state, held, over=over)
-        return self._compose(
-            request, fixed, judgement.budget, encode, history, compaction=word, lead=answer.lead, recounted=recounted
-        )
+        answer, history, recounted = yield from self._look(judgement, encode)
+        word, lead = "not_needed", 0
+        if answer is not None:
+            state, held = answer.claim, answer.held
+            if answer.claimed:
+                state, held = yield from self._publish(answer.owner)
+            self._warn_about_worker(answer.queued_seconds)
+            over = fixed.total + history.tokens >= judgement.budget.threshold
+            word, lead = compaction_word(state, held, over=over), answer.lead
+        composer = partial(self._compose, request, fixed, judgement.budget, encode, history)
+        shortened = fixed.total + history.tokens > judgement.budget.ceiling
+        heavy = len(history.messages) > MANY and shortened
+        return (yield from compute(partial(composer, compaction=word, lead=lead, recounted=recounted), heavy=heavy))
 
-    def _owner(self) -> CompactionId:
-        unconfirmed = self._reader.around.unconfirmed.take(self._reader.session, _CLAIM)
-        return CompactionId(unconfirmed.decode()) if unconfirmed else _new_id()
+    def _look(
+        self, judgement: Judgement, encode: Encode, *, force: bool = False
+    ) -> Flow[tuple[Prepared | None, CachedHistory, bool]]:
+        """One judged read under a new owner; a claim that an earlier call left unpublished is taken up."""
+        owner, kept = _new_id(), self._kept_claims()
+        try:
+            return (yield from self._reader.look(judgement, owner, encode, kept=" ".join(kept), force=force))
+        except (StoreUnavailableError, GeneratorExit):  # the claim may have been taken
+            for name in (*kept, owner):
+                self._keep_claim(name)
+            raise
+
+    def _kept_claims(self) -> list[CompactionId]:
+        kept: list[CompactionId] = []
+        while name := self._reader.around.unconfirmed.take(self._reader.session, _CLAIM):
+            kept.append(CompactionId(name.decode()))
+        return kept
 
     def _publish(self, owner: CompactionId) -> Flow[tuple[str, str]]:
         """Publishes a claim just taken; a broker that is down costs this one attempt."""
@@ -228,7 +245,7 @@ class SessionFlows:
         figures = verdict(
             budget,
             fixed,
-            history=sum(message.tokens for message in history.messages),
+            history=history.tokens,
             lead_tokens=lead_tokens,
             length=len(history.messages),
             compaction=compaction,
@@ -246,19 +263,15 @@ class SessionFlows:
         encode = yield from self._reader.encoder()
         while True:
             state = yield from run(read.read_state(self._reader.keys, self._reader.encoding))
-            judgement = kept_judgement(state.judged) or self._reader.judge(
-                Request(), (yield from self._reader.fixed(Request()))
-            )
-            owner = self._owner()
-            try:
-                answer, history, _ = yield from self._reader.look(judgement, owner, encode, force=True)
-            except (StoreUnavailableError, GeneratorExit):
-                self._keep_claim(owner)
-                raise
-            total = sum(message.tokens for message in history.messages) + judgement.budget.fixed
+            judgement = kept_judgement(state.judged)
+            if judgement is None or judgement.encoding != self._reader.encoding:
+                # Nobody prepared yet with this model: judged without tools and system text.
+                judgement = self._reader.judge(Request(), (yield from self._reader.fixed(Request())))
+            answer, history, _ = yield from self._look(judgement, encode, force=True)
+            total = history.tokens + judgement.budget.fixed
             if answer is not None and answer.claimed:
-                yield from self._publish_or_raise(owner)
-                return (yield from self._outcome_of(owner, total, until))
+                yield from self._publish_or_raise(answer.owner)
+                return (yield from self._outcome_of(answer.owner, total, until))
             if answer is None or answer.claim == Claim.IDLE:
                 return Outcome(Code.BELOW_THRESHOLD, before=total, after=total)
             if self._reader.around.clock() >= until:
@@ -313,10 +326,14 @@ class SessionFlows:
 
     def clear(self) -> Flow[int]:
         """Ends the conversation; it stays recallable until the next clear. Answers its number of messages."""
-        moved = yield from run(
-            recall.clear(self._reader.keys, operation=_operation(None), remember_ms=_OWN_OPERATION_MS)
-        )
-        return moved
+        self._reader.around.histories.drop(self._reader.cache_key)
+        operation = self._unconfirmed_or_new(_CLEAR)
+        command = recall.clear(self._reader.keys, operation=operation, remember_ms=_OWN_OPERATION_MS)
+        try:
+            return (yield from run(command))
+        except (StoreUnavailableError, GeneratorExit):
+            self._reader.around.unconfirmed.put(self._reader.session, _CLEAR, operation)
+            raise
 
     def _warn_about_worker(self, queued_seconds: float) -> None:
         if queued_seconds > QUEUED_TOO_LONG and not self._warned:

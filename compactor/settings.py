@@ -43,7 +43,9 @@ class Settings(BaseSettings):
     allow_eviction_policy: str | None = None
 
     openai_api_key: SecretStr | None = Field(None, validation_alias=AliasChoices("openai_api_key", "OPENAI_API_KEY"))
-    openai_base_url: str | None = Field(None, validation_alias=AliasChoices("openai_base_url", "OPENAI_BASE_URL"))
+    openai_base_url: str | None = Field(
+        None, repr=False, validation_alias=AliasChoices("openai_base_url", "OPENAI_BASE_URL")
+    )
     summarizer_model: str | None = None
     summarizer_context_limit: int = Field(32, gt=0, description="K tokens of the summarizer's own window")
     call_connect_timeout: Seconds = 5.0

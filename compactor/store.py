@@ -65,7 +65,7 @@ def _options(settings: Settings) -> dict[str, Any]:
 
 def _wrong_url() -> ConfigurationError:
     return ConfigurationError(
-        "redis_url: expected redis://, rediss:// or unix://, for example redis://127.0.0.1:6379/0."
+        "redis_url: expected redis://, rediss:// or unix:// with options redis-py knows, for example redis://127.0.0.1:6379/0."
     )
 
 
@@ -89,6 +89,12 @@ def _single(command: Command[Any]) -> Sequence[Any]:
     return _evalsha(command) if command.script is not None else command.reads[0]
 
 
+def check_url(client: Any) -> None:
+    """Builds one connection object, which connects nowhere: an option redis-py does not know raises TypeError."""
+    pool = client.connection_pool
+    pool.connection_class(**pool.connection_kwargs)
+
+
 class Store:
     """The blocking store; thread-safe, fork-safe, connects at first use."""
 
@@ -99,7 +105,8 @@ class Store:
                 retry=Retry(ExponentialBackoff(0.2, 0.02), 1),
                 **_options(settings),
             )
-        except ValueError:
+            check_url(self.client)
+        except (ValueError, TypeError):
             raise _wrong_url() from None
 
     def run(self, command: Command[T]) -> T:
@@ -144,7 +151,8 @@ class AsyncStore:
                 retry=AsyncRetry(ExponentialBackoff(0.2, 0.02), 1),
                 **_options(settings),
             )
-        except ValueError:
+            check_url(self.client)
+        except (ValueError, TypeError):
             raise _wrong_url() from None
 
     async def run(self, command: Command[T]) -> T:

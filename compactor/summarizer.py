@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from compactor.exceptions import (
@@ -62,23 +63,41 @@ class ModelSummarizer:
         deadline: float,
         done: Callable[[int, Summary | SummarizerError], None],
     ) -> list[Summary | SummarizerError]:
+        queue: deque[int] = deque(range(len(requests)))
+        ended: SimpleQueue[tuple[int, Summary | SummarizerError]] = SimpleQueue()
+
+        def work() -> None:
+            while True:
+                try:
+                    index = queue.popleft()
+                except IndexError:
+                    return
+                ended.put((index, self._answer(requests[index], encode, deadline)))
+
+        # Daemon threads: a server that drips bytes outlives every socket timeout, and must not keep a stop waiting.
+        for _ in range(min(MAX_PARALLEL, len(requests))):
+            threading.Thread(target=work, daemon=True, name="summarize").start()
+        return self._collect(requests, ended, deadline, done)
+
+    @staticmethod
+    def _collect(
+        requests: Sequence[SummaryRequest],
+        ended: SimpleQueue[tuple[int, Summary | SummarizerError]],
+        deadline: float,
+        done: Callable[[int, Summary | SummarizerError], None],
+    ) -> list[Summary | SummarizerError]:
         answers: dict[int, Summary | SummarizerError] = {}
-        workers = max(1, min(MAX_PARALLEL, len(requests)))
-        pool = ThreadPoolExecutor(workers, thread_name_prefix="summarize")
-        futures: dict[Future[Summary | SummarizerError], int] = {
-            pool.submit(self._answer, request, encode, deadline): index for index, request in enumerate(requests)
-        }
-        try:
-            for future in as_completed(futures, timeout=max(0.0, deadline - time.monotonic())):
-                answers[futures[future]] = future.result()
-                done(futures[future], answers[futures[future]])
-        except TimeoutError:  # a server that drips bytes outlives every socket timeout
-            for index in futures.values():
-                if index not in answers:
-                    answers[index] = SummarizerTimeout("deadline")
-                    done(index, answers[index])
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        while len(answers) < len(requests):
+            try:
+                index, answer = ended.get(timeout=max(0.001, deadline - time.monotonic()))
+            except Empty:
+                break
+            answers[index] = answer
+            done(index, answer)
+        for index in range(len(requests)):
+            if index not in answers:
+                answers[index] = SummarizerTimeout("deadline")
+                done(index, answers[index])
         return [answers[index] for index in range(len(requests))]
 
     def _answer(self, request: SummaryRequest, encode: Encode, deadline: float) -> Summary | SummarizerError:

@@ -51,6 +51,17 @@ CHINESE: Final = Wording(
 )
 
 
+_HEADERS: Final = tuple(
+    re.compile(r"\[[^\n]{1,80}?" + re.escape(words.header.split("{tool}")[1].split("{before}")[0]))
+    for words in (ENGLISH, CHINESE)
+)
+
+
+def carries_header(text: str) -> bool:
+    """Whether a text begins like a replacement of ours."""
+    return any(header.match(text) for header in _HEADERS)
+
+
 def wording_for(text: str) -> Wording:
     """The language of a text by its script: Chinese when a quarter of its first characters are CJK."""
     sample = "".join(text[:_SAMPLE].split())

@@ -23,7 +23,8 @@ from workers.app import app
 from workers.progress import Progress
 
 MOST_JITTER = 1.3  # an outage of the model must not make every session come back at once
-_STORE_RETRY = 5  # seconds until a task tries again after Redis did not answer
+_STORE_RETRY = 5  # seconds until a task tries again after Redis did not answer; doubles, up to a minute
+_MOST_RETRIES = 10  # a refusal may be for good; after these the claim runs out and the next send queues anew
 
 
 class CompactionBusy(CompactorError):
@@ -67,7 +68,8 @@ def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
     except SessionDamagedError as error:  # trying again changes nothing
         raise type(error)("session_damaged") from None
     except StoreUnavailableError as error:
-        raise self.retry(exc=type(error)("store_unavailable"), countdown=_STORE_RETRY) from None
+        wait = min(60.0, _STORE_RETRY * 2.0**self.request.retries)
+        raise self.retry(exc=type(error)("store_unavailable"), countdown=wait, max_retries=_MOST_RETRIES) from None
     except CompactorError:
         raise
     except Exception as error:  # noqa: BLE001 # why: its text may hold content, so only the type's name leaves

@@ -36,7 +36,7 @@ class Prepared:
     claim: str
     claimed: bool
     held: str
-    owner: str
+    owner: CompactionId
     queued_seconds: float
     whole: bool
     changed: dict[int, Record]
@@ -61,12 +61,16 @@ def prepare(
     known: Known,
     queue_ms: int,
     max_attempts: int,
+    kept: str = "",
     force: bool = False,
 ) -> Command[Prepared | None]:
-    """None for an unknown session. Raises (on parsing) SessionDamagedError."""
+    """None for an unknown session. Raises (on parsing) SessionDamagedError.
+
+    `kept` names owners whose claims earlier calls may have taken without publishing, by spaces.
+    """
     args = (
         owner, ttl_ms, judgement.encoding, known.revision, known.length, "force" if force else "send",
-        judgement.json, judgement.budget.threshold, judgement.budget.fixed, queue_ms, max_attempts,
+        judgement.json, judgement.budget.threshold, judgement.budget.fixed, queue_ms, max_attempts, kept,
     )  # fmt: skip
 
     def parse(replies: list[Any]) -> Prepared | None:
@@ -84,7 +88,7 @@ def prepare(
         return Prepared(
             revision=Revision(reply[1]), offset=reply[2], length=reply[3],
             total=reply[4] if reply[4] >= 0 else None, lead=reply[5],
-            claim=text(reply[6]), claimed=bool(reply[7]), held=text(reply[8]), owner=text(reply[9]),
+            claim=text(reply[6]), claimed=bool(reply[7]), held=text(reply[8]), owner=CompactionId(text(reply[9])),
             queued_seconds=reply[11] / 1000, whole=whole, changed=changed, tail=tail,
         )  # fmt: skip
 

@@ -13,5 +13,6 @@ for i = 2, #ARGV, 2 do
   end
 end
 redis.call('HSET', KEYS[1], 'drafted', drafted, 'bytes', bytes)
-redis.call('PEXPIRE', KEYS[4], redis.call('PTTL', KEYS[1]))
+local left = redis.call('PTTL', KEYS[1])
+if left > 0 then redis.call('PEXPIRE', KEYS[4], left) end
 return 'ok'

@@ -3,6 +3,7 @@
 -- ARGV  1 operation, which becomes the claim's owner | 2 ttl ms | 3 encoding | 4 known revision
 --       5 known length | 6 mode: send, force (ignores back-off and re-arm) | 7 judged JSON
 --       8 threshold | 9 fixed | 10 queue patience ms | 11 max attempts
+--       12 owners whose claims earlier calls may have taken without publishing, or empty
 -- returns {'none'} for an unknown session, {'damaged'}, or
 --   {'ok', revision, offset, length, total or -1, lead, claim, claimed, held, owner,
 --    'all' or 'delta', ms in the queue, position, record, position, record, ...}
@@ -12,7 +13,7 @@ local encoding, ttl = ARGV[3], tonumber(ARGV[2])
 local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'length', encoding .. '.total',
   encoding .. '.counted', 'lead', 'claim', 'owner', 'until', 'not_before',
   'rearm', 'held', 'attempts', 'drafted', 'queued_at')
-if not state[1] then return {'none'} end
+if not state[1] then return {redis.call('EXISTS', KEYS[2]) == 1 and 'damaged' or 'none'} end
 local revision, offset, length = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
 if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end
 local total = tonumber(state[4] or 0)
@@ -27,7 +28,7 @@ local function set(name, value)
   changes[#changes + 1] = name
   changes[#changes + 1] = value
 end
-if claim == 'queued' and owner == ARGV[1] then
+if claim == 'queued' and (owner == ARGV[1] or string.find(ARGV[12], owner, 1, true)) then
   claimed = 1
 elseif claim == 'idle' and total >= 0 and load >= tonumber(ARGV[8]) then
   if not forced and tonumber(state[13] or 0) >= tonumber(ARGV[11]) then

@@ -12,6 +12,7 @@ redis.call('HSET', KEYS[1], 'claim', 'idle', 'attempts', 0, 'not_before', now + 
 if ARGV[6] == '1' then
   redis.call('RPUSH', KEYS[5], ARGV[2])
   redis.call('LTRIM', KEYS[5], -1000, -1)
-  redis.call('PEXPIRE', KEYS[5], redis.call('PTTL', KEYS[1]))
+  local left = redis.call('PTTL', KEYS[1])
+  if left > 0 then redis.call('PEXPIRE', KEYS[5], left) end
 end
 return 'released'

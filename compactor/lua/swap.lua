@@ -6,7 +6,7 @@
 -- returns 'applied' (also for a repeat), 'stale', or 'gone'
 local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'claim', 'owner', 'changed_min', 'applied', 'length')
 if not state[1] then return 'gone' end
-if state[6] == ARGV[1] then return 'applied' end
+if state[6] == ARGV[1] and not (state[3] == 'running' and state[4] == ARGV[1]) then return 'applied' end
 if state[3] ~= 'running' or state[4] ~= ARGV[1] then return 'stale' end
 if redis.call('LLEN', KEYS[2]) ~= tonumber(state[7]) then return 'stale' end
 local last = tonumber(ARGV[2])
@@ -36,6 +36,8 @@ redis.call('LTRIM', KEYS[6], 0, 31)
 redis.call('RPUSH', KEYS[5], ARGV[3])
 redis.call('LTRIM', KEYS[5], -1000, -1)
 local left = redis.call('PTTL', KEYS[1])
-redis.call('PEXPIRE', KEYS[5], left)
-redis.call('PEXPIRE', KEYS[6], left)
+if left > 0 then
+  redis.call('PEXPIRE', KEYS[5], left)
+  redis.call('PEXPIRE', KEYS[6], left)
+end
 return 'applied'
