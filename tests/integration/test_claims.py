@@ -292,9 +292,6 @@ outcome = asyncio.run(compacting())
 }
 
 
-@pytest.mark.xfail(
-    strict=True, reason="session.py: compact looks by the kept judgement's encoding but recounts in its own, for ever"
-)
 def test_compact_comes_back_though_another_encoding_judged_the_last_send(
     kind: str, connect: Connect, settings: Settings
 ) -> None:

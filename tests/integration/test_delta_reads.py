@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from compactor import Code
+from compactor import Code, ModelConfig
 from compactor.embedded import EmbeddedServer
 from compactor.settings import Settings
-from tests.integration.clients import Client, Connect, SessionClient
+from tests.integration.clients import Client, Connect, SessionClient, open_store
 from tests.integration.conversations import SMALL, SYSTEM, WIDE, conversation, recount, step, user
 from tests.integration.inline_worker import InlineWorker
 from tests.integration.stored import bare
@@ -102,12 +102,14 @@ def test_a_reader_more_than_32_revisions_behind_reads_all(
 
 
 def test_a_swap_costs_a_held_history_the_replaced_records_only(
-    connect: Connect, own_server: EmbeddedServer, own_settings: Settings
+    kind: str, connect: Connect, own_server: EmbeddedServer, own_settings: Settings
 ) -> None:
     """The bytes that leave the server for a reader who holds the history, against a reader who does not."""
-    here, there = (connect(own_settings).session("delta/bytes", SMALL) for _ in range(2))
-    here.push([SYSTEM, user("find"), *(m for order in range(6) for m in step(order, 2_000)), user("now")])
-    there.prepare()
+    config = ModelConfig("gpt-4o", 300)
+    here, there = (connect(own_settings).session("delta/bytes", config) for _ in range(2))
+    results = [message for order in range(6) for message in step(order, 2_000)]
+    here.push([SYSTEM, user("word " * 60_000), *results, user("And now?")])
+    assert queued(there)
 
     def sent(session: SessionClient) -> int:
         with bare(own_server) as client:
@@ -116,10 +118,16 @@ def test_a_swap_costs_a_held_history_the_replaced_records_only(
             after: Any = client.info("stats")
         return int(after["total_net_output_bytes"] - before["total_net_output_bytes"]) - 8_000
 
-    assert sent(connect(own_settings).session("delta/bytes", SMALL)) > 300_000
     assert sent(there) < 10_000
     here.push(user("more"))
     assert sent(there) < 10_000
+    store = open_store(kind, own_settings)
+    outcome = InlineWorker(own_settings, store).work("delta/bytes").outcome
+    store.close()
+    assert outcome.outcome is Code.APPLIED
+    assert sent(there) < 20_000
+    assert there.prepare().replaced == outcome.items
+    assert sent(connect(own_settings).session("delta/bytes", config)) > 300_000
 
 
 def test_any_order_of_pushes_swaps_clears_and_reads_equals_a_fresh_read(

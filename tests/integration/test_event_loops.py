@@ -66,10 +66,6 @@ async def test_a_send_given_up_on_leaves_the_session_usable(settings: Settings) 
         assert context.messages[-1] == user("And now?")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="session.py: a kept owner begins a second claim after its swap, which then answers applied and does nothing",
-)
 async def test_a_send_given_up_on_while_it_publishes_never_lends_its_name_to_a_later_compaction(
     settings: Settings, proxy: LossyProxy, raw: Any
 ) -> None:

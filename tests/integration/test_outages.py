@@ -121,7 +121,6 @@ def test_prepare_raises_when_this_process_holds_nothing(
     assert session.prepare().messages == [user("hello")]
 
 
-@pytest.mark.xfail(strict=True, reason="session.py: a clear leaves the ended conversation in this process's cache")
 def test_a_conversation_that_was_cleared_does_not_come_back_while_the_server_is_gone(
     connect: Connect, own_server: EmbeddedServer, own_settings: Settings
 ) -> None:
