@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from compactor.cached_history import EMPTY, CachedHistory, updated
 from compactor.commands.prepare import Prepared
 from compactor.compaction import read_messages
-from compactor.models import Kind, Revision
+from compactor.models import CompactionId, Kind, Revision
 from compactor.records import NOT_COUNTED, PINNED, PROVISIONAL, Record, encode_message
 from compactor.tokens import count_message
 from compactor.view import Cut
@@ -36,7 +36,7 @@ def prepared(
 ) -> Prepared:
     return Prepared(
         revision=Revision(revision), offset=offset, length=length, total=0, lead=0, claim="idle", claimed=False,
-        held="", owner="", queued_seconds=0.0, whole=False, changed=changed or {}, tail=tail,
+        held="", owner=CompactionId(""), queued_seconds=0.0, whole=False, changed=changed or {}, tail=tail,
     )  # fmt: skip
 
 

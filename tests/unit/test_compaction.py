@@ -1,0 +1,226 @@
+"""The story of one compaction: snapshot, plan, summarize, verify, archive ahead, swap; each way it can end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import pytest
+
+from compactor.archive import decompress
+from compactor.claims import Begun
+from compactor.commands.claim import Begin
+from compactor.commands.command import Command, session_keys
+from compactor.commands.read import Stored
+from compactor.compaction import PAUSE, Ended, Tools, run_compaction
+from compactor.drafting import Summarize
+from compactor.exceptions import SummarizerRateLimited, SummarizerRefused, SummarizerTimeout, SummarizerUnauthorized
+from compactor.models import Code, CompactionId, Kind, Revision
+from compactor.records import unpack
+from compactor.tokens import count_message
+from tests.unit.chat import Chat, by_length, steps, system, user
+from tests.unit.flows import NAME, O200K, records, state
+from tests.unit.summarizers import failing, saying
+
+T = TypeVar("T")
+OWNER = CompactionId("owner-1")
+KEYS = session_keys("test", NAME)
+CHAT = [system("s" * 400), *steps(12, tokens=1_000)]
+TOTAL = sum(count_message(message, by_length) for message in CHAT)
+
+
+@dataclass
+class Scripted:
+    """Answers each command by its script's name; keeps what it was asked."""
+
+    answers: dict[str, Any]
+    commands: list[Command[Any]] = field(default_factory=list[Command[Any]])
+
+    def run(self, command: Command[T]) -> T:
+        self.commands.append(command)
+        assert command.script is not None
+        return cast("T", self.answers[command.script])
+
+    @property
+    def ran(self) -> list[str | None]:
+        return [command.script for command in self.commands]
+
+    def args(self, script: str) -> tuple[Any, ...]:
+        (command,) = [command for command in self.commands if command.script == script]
+        return command.args
+
+
+def begun(chat: Sequence[Chat] = CHAT, *, threshold: int = 3_000, ceiling: int = 10**6, **raw: bytes) -> Begin:
+    judged = {"encoding": O200K, "limit": 10**7, "threshold": threshold, "ceiling": ceiling, "fixed": 3}
+    total = sum(count_message(message, by_length) for message in chat)
+    held = state(length=len(chat), lead=1, revision=Revision(7), totals={O200K: (total, 0)})
+    return Begin(Begun.RUNNING, Stored(held, records(chat), {"claimed": json.dumps(judged).encode(), **raw}))
+
+
+def compaction(
+    begin: Begin, summarize: Summarize | None = None, progress: Callable[[str, str], None] | None = None, **answers: Any
+) -> tuple[Ended, Scripted]:
+    given = {"begin": begin, "archive": "ok", "swap": "applied", "release": True, "retry": True, **answers}
+    runner = Scripted(given)
+    times = iter(range(1_000))
+    tools = Tools(runner, lambda _name: by_length, summarize, clock=lambda: float(next(times)), now=lambda: 99.0)
+    return run_compaction(KEYS, OWNER, tools, progress or (lambda _phase, _text: None)), runner
+
+
+def audited(runner: Scripted, script: str) -> Any:
+    return json.loads(runner.args(script)[2 if script == "swap" else 1])
+
+
+@pytest.mark.parametrize(
+    ("found", "code"), [(Begun.LOST, Code.STALE), (Begun.GONE, Code.GONE), (Begun.DEAD, Code.DEAD)]
+)
+def test_without_a_claim_a_run_ends_at_once(found: Begun, code: Code) -> None:
+    ended, runner = compaction(Begin(found))
+    assert (ended.outcome.outcome, ended.retry_in) == (code, None)
+    assert runner.ran == ["begin"]
+
+
+def test_while_the_same_owner_still_runs_it_tries_again_after_the_lease() -> None:
+    ended, _ = compaction(Begin(Begun.BUSY, busy_ms=4_000))
+    assert (ended.outcome.outcome, ended.retry_in, ended.code) == (Code.BUSY, 5.0, "busy")
+
+
+def test_below_the_threshold_it_releases_the_claim_without_a_trace_in_the_audit() -> None:
+    ended, runner = compaction(begun(threshold=10**6))
+    assert ended.outcome.outcome is Code.BELOW_THRESHOLD
+    assert runner.ran == ["begin", "release"]
+    assert runner.args("release")[-1] == 0
+
+
+def test_originals_are_archived_before_the_swap() -> None:
+    ended, runner = compaction(begun(), saying("Twelve rows."))
+    assert runner.ran == ["begin", "archive", "swap"]
+    assert ended.outcome.outcome is Code.APPLIED
+    kept = runner.args("archive")[1:]
+    for position, blob in zip(kept[::2], kept[1::2], strict=True):
+        assert unpack(decompress(blob)).value() == CHAT[position]
+    assert list(kept[::2]) == list(ended.outcome.positions)
+
+
+def test_the_swap_replaces_what_was_archived_and_tells_what_it_saves() -> None:
+    ended, runner = compaction(begun(), saying("Twelve rows."))
+    args = runner.args("swap")
+    assert args[0] == OWNER
+    assert args[6:9] == (1, O200K, ended.outcome.before - ended.outcome.after)
+    replaced = args[9:]
+    assert list(replaced[::2]) == list(ended.outcome.positions)
+    assert args[1] == max(ended.outcome.positions)
+    for position, data in zip(replaced[::2], replaced[1::2], strict=True):
+        new = unpack(data)
+        assert new.kind is Kind.SUMMARY
+        assert new.counted(O200K) == count_message(new.value(), by_length)
+        assert new.value()["tool_call_id"] == CHAT[position]["tool_call_id"]
+
+
+def test_the_outcome_adds_up() -> None:
+    ended, runner = compaction(begun(), saying("Twelve rows."))
+    outcome = ended.outcome
+    assert outcome.before == TOTAL + 3
+    assert outcome.items == outcome.by_model == len(outcome.positions)
+    assert (outcome.model, outcome.spent_in, outcome.spent_out) == ("cheap", 10 * outcome.items, 2 * outcome.items)
+    assert (outcome.id, outcome.at, outcome.reached) == (OWNER, 99.0, True)
+    assert audited(runner, "swap")["saved"] == outcome.saved > 0
+
+
+def test_nothing_that_is_told_holds_content() -> None:
+    heard: list[str] = []
+    _, runner = compaction(
+        begun(), saying("Twelve rows."), progress=lambda phase, text: heard.append(f"{phase} {text}")
+    )
+    assert heard[0].startswith("snapshot ")
+    assert heard[-1].startswith("swapping ")
+    assert not any("row" in line for line in heard)
+    assert "row" not in json.dumps(audited(runner, "swap"))
+
+
+def test_a_compaction_that_stays_over_waits_for_new_tokens() -> None:
+    chat = [*CHAT, user("u" * 40_000)]
+    ended, runner = compaction(begun(chat, ceiling=12_000), saying("Twelve rows."))
+    rearm, held = runner.args("swap")[4:6]
+    assert ended.outcome.after >= 3_000
+    assert held == "target_not_reached"
+    assert ended.outcome.after < rearm <= ended.outcome.after + 3_000
+
+
+def test_one_that_comes_down_may_run_again_at_the_threshold() -> None:
+    _, runner = compaction(begun(), saying("Twelve rows."))
+    assert runner.args("swap")[4:6] == (0, "")
+
+
+@pytest.mark.parametrize(("answer", "code"), [("lost", Code.STALE), ("gone", Code.GONE)])
+def test_a_claim_lost_before_the_swap_changes_nothing(answer: str, code: Code) -> None:
+    ended, runner = compaction(begun(), saying("Twelve rows."), archive=answer)
+    assert (ended.outcome.outcome, ended.outcome.items, ended.outcome.saved) == (code, 0, 0)
+    assert "swap" not in runner.ran
+
+
+@pytest.mark.parametrize(("answer", "code"), [("stale", Code.STALE), ("gone", Code.GONE)])
+def test_a_swap_that_came_too_late_counts_nothing_as_replaced(answer: str, code: Code) -> None:
+    ended, _ = compaction(begun(), saying("Twelve rows."), swap=answer)
+    assert (ended.outcome.outcome, ended.outcome.items, ended.outcome.saved) == (code, 0, 0)
+    assert ended.outcome.spent_in > 0
+
+
+def test_without_a_model_extracts_are_swapped_in() -> None:
+    ended, _ = compaction(begun())
+    assert (ended.outcome.outcome, ended.outcome.by_extract > 0, ended.outcome.model) == (Code.APPLIED, True, "")
+
+
+def test_a_refusal_gives_extracts() -> None:
+    ended, _ = compaction(begun(), failing(SummarizerRefused()))
+    assert ended.outcome.by_extract == ended.outcome.items > 0
+
+
+def test_a_failure_that_may_pass_hands_the_claim_to_a_retry() -> None:
+    ended, runner = compaction(begun(attempts=b"1"), failing(SummarizerRateLimited(retry_after=7.0)))
+    assert (ended.outcome.outcome, ended.retry_in, ended.code) == (Code.SUMMARIZER_FAILED, 7.0, "rate_limited")
+    assert runner.ran == ["begin", "retry"]
+    assert runner.args("retry")[1] > 7_000
+
+
+def test_without_a_wish_of_the_server_the_pause_doubles_with_each_attempt() -> None:
+    waits = [compaction(begun(attempts=b"%d" % n), failing(SummarizerTimeout()))[0].retry_in for n in (1, 2)]
+    assert waits == [2.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [
+        (SummarizerTimeout(), b"3"),
+        (SummarizerUnauthorized("401"), b"1"),
+        (SummarizerRateLimited(retry_after=600.0), b"1"),
+    ],
+)
+def test_the_last_attempt_and_what_will_not_pass_end_with_a_pause(error: Any, attempts: bytes) -> None:
+    ended, runner = compaction(begun(attempts=attempts), failing(error))
+    assert (ended.outcome.outcome, ended.outcome.reason, ended.retry_in) == (Code.SUMMARIZER_FAILED, error.code, None)
+    assert runner.ran == ["begin", "release"]
+    assert runner.args("release")[2] >= PAUSE * 1_000
+    assert runner.args("release")[4] == "summarizer_failed"
+    assert ended.outcome.items == ended.outcome.saved == 0
+
+
+def test_above_the_ceiling_a_failure_is_bridged_by_provisional_extracts() -> None:
+    ended, runner = compaction(begun(ceiling=4_000), failing(SummarizerTimeout()))
+    assert ended.outcome.outcome is Code.APPLIED
+    assert ended.outcome.by_extract == ended.outcome.items > 0
+    assert all(unpack(data).flags & 2 for data in runner.args("swap")[10::2])
+
+
+def test_what_nothing_can_shrink_is_told_and_held() -> None:
+    ended, runner = compaction(begun([system("s"), user("u" * 40_000)]))
+    assert (ended.outcome.outcome, ended.outcome.reason) == (Code.EXHAUSTED, "user_and_assistant_text")
+    assert runner.args("release")[4] == "exhausted"
+    assert runner.args("release")[3] > ended.outcome.before
+
+
+def test_a_claim_lost_meanwhile_is_stale_however_it_ended() -> None:
+    ended, _ = compaction(begun([system("s"), user("u" * 40_000)]), release=False)
+    assert (ended.outcome.outcome, ended.outcome.reason) == (Code.STALE, "lost")
