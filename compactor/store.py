@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
@@ -142,40 +143,56 @@ class Store:
 
 
 class AsyncStore:
-    """The same for asyncio."""
+    """The same for asyncio; a new event loop gets new connections, since those of an ended one are dead."""
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._client = self._connect()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _connect(self) -> Any:
         try:
-            self.client: Any = _ASYNC.from_url(
-                settings.redis_url.get_secret_value(),
+            client = _ASYNC.from_url(
+                self._settings.redis_url.get_secret_value(),
                 retry=AsyncRetry(ExponentialBackoff(0.2, 0.02), 1),
-                **_options(settings),
+                **_options(self._settings),
             )
-            check_url(self.client)
+            check_url(client)
         except (ValueError, TypeError):
             raise _wrong_url() from None
+        return client
+
+    @property
+    def client(self) -> Any:
+        """The client of the running loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None:
+                self._client = self._connect()
+            self._loop = loop
+        return self._client
 
     async def run(self, command: Command[T]) -> T:
         """One round trip. Raises StoreUnavailableError, and what the command's parser raises."""
+        client = self.client
         try:
             try:
-                replies = await self._attempt(command)
+                replies = await self._attempt(client, command)
             except NoScriptError:
-                await self._load(command)
-                replies = await self._attempt(command)
+                await client.script_load(SCRIPTS[command.script or ""])
+                replies = await self._attempt(client, command)
         except (RedisError, OSError) as error:
             raise unavailable(error) from None
         return command.parse(replies)
 
-    async def _load(self, command: Command[Any]) -> None:
-        await self.client.script_load(SCRIPTS[command.script or ""])
-
-    async def _attempt(self, command: Command[Any]) -> list[Any]:
+    @staticmethod
+    async def _attempt(client: Any, command: Command[Any]) -> list[Any]:
         if _is_single(command):
-            return [await self.client.execute_command(*_single(command))]
-        async with self.client.pipeline(transaction=True) as pipeline:
+            return [await client.execute_command(*_single(command))]
+        async with client.pipeline(transaction=True) as pipeline:
             _fill(pipeline, command)
             return list(await pipeline.execute())
 
     async def close(self) -> None:
+        """Closes the connections of the running loop."""
         await self.client.aclose()
