@@ -18,9 +18,8 @@ from compactor.commands import claim
 from compactor.exceptions import SummarizerRateLimited
 from compactor.models import CompactionId
 from compactor.settings import Settings
-from tests.integration.bot_process import failure_of
 from tests.integration.clients import Client, Connect, StoreClient
-from tests.integration.conversations import OTHER_ENCODING, SMALL, WIDE, conversation, step, user
+from tests.integration.conversations import SMALL, WIDE, conversation, step, user
 from tests.integration.inline_worker import InlineWorker
 from tests.integration.stored import keys_of, published
 
@@ -262,46 +261,6 @@ def test_the_worker_plans_by_the_send_that_took_the_claim(memory: Client, worker
     assert worker.work("claim/router").outcome.outcome is Code.APPLIED
 
 
-def test_compact_ignores_back_off_and_re_arm(memory: Client, worker: InlineWorker) -> None:
-    session = memory.session("claim/forced", SMALL)
-    session.push([user("word " * 1_000) for _ in range(6)])
-    session.prepare()
-    worker.work("claim/forced")
-    assert session.prepare().verdict.compaction == "held(exhausted)"
-    assert session.compact().outcome is Code.QUEUED
-
-
-def test_compact_below_the_threshold_queues_nothing(memory: Client, settings: Settings, raw: Any) -> None:
-    session = memory.session("claim/below", SMALL)
-    session.push(conversation(2))
-    assert session.compact(wait=1).outcome is Code.BELOW_THRESHOLD
-    assert published(raw, settings) == 0
-
-
-COMPACT = {
-    "blocking": """
-with Compactor.from_env() as memory:
-    outcome = memory.session("claim/encodings", SMALL).compact()
-""",
-    "asyncio": """
-async def compacting():
-    async with AsyncCompactor.from_env() as memory:
-        return await memory.session("claim/encodings", SMALL).compact()
-outcome = asyncio.run(compacting())
-""",
-}
-
-
-def test_compact_comes_back_though_another_encoding_judged_the_last_send(
-    kind: str, connect: Connect, settings: Settings
-) -> None:
-    here, there = (connect(settings).session("claim/encodings", config) for config in (SMALL, OTHER_ENCODING))
-    here.push(conversation(9))
-    there.prepare()
-    connect(settings).session("claim/encodings", SMALL).push(user("more"))
-    assert failure_of(f"{COMPACT[kind]}assert outcome.outcome is Code.QUEUED", settings, seconds=6) == ""
-
-
 def test_a_session_queued_for_over_a_minute_is_warned_about_once(
     memory: Client, settings: Settings, raw: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -330,10 +289,3 @@ def test_a_pause_longer_than_a_minute_is_left_to_later_sends(
     assert (ended.outcome.outcome, ended.retry_in) == (Code.SUMMARIZER_FAILED, None)
     seconds, _ = raw.time()
     assert 295 < int(held_by(raw, settings, "claim/long-pause")["not_before"]) / 1000 - seconds < 305
-
-
-def test_compact_waits_no_longer_than_asked(memory: Client) -> None:
-    session = memory.session("claim/wait", SMALL)
-    session.push(conversation(9))
-    assert session.compact(wait=0.2).outcome is Code.QUEUED
-    assert session.compact().outcome is Code.QUEUED

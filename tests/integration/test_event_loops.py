@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
 from compactor import AsyncCompactor, Code, Fit, Outcome
 from compactor.settings import Settings, read_settings
 from compactor.store import Store
@@ -106,8 +104,5 @@ assert [asyncio.run(pushing()) for _ in range(3)] == [1, 2, 3]
 """
 
 
-@pytest.mark.xfail(
-    strict=True, reason="store.py: connections of a loop that ended are used on the next one: 'Event loop is closed'"
-)
 def test_one_client_serves_several_loops_one_after_the_other(settings: Settings) -> None:
     assert failure_of(SEVERAL_LOOPS, settings) == ""
