@@ -68,6 +68,5 @@ def test_a_row_of_an_older_release_gets_the_defaults() -> None:
     assert from_json({"outcome": "applied", "id": "a"}) == Outcome(Code.APPLIED, id="a")
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="one outcome of a newer release makes the audit unreadable")
 def test_an_outcome_of_a_newer_release_does_not_hide_the_audit() -> None:
     assert from_json({**to_json(Outcome(Code.APPLIED, id="a")), "outcome": "folded"}).id == "a"

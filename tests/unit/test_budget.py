@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.budget import Budget, budget_for
+from compactor.exceptions import ConfigurationError
 from compactor.model_config import STRATEGIES, ModelConfig
 
 configs = st.builds(
@@ -56,7 +55,11 @@ def test_a_compaction_aims_at_half_the_room_and_must_free_a_tenth() -> None:
 
 
 @given(configs, st.integers(0, 50_000_000), outputs)
-def test_the_levels_are_in_order_and_never_negative(config: ModelConfig, fixed: int, output: Any) -> None:
+def test_the_levels_are_in_order_and_never_negative(config: ModelConfig, fixed: int, output: int | None) -> None:
+    if output is not None and output >= config.limit:
+        with pytest.raises(ConfigurationError, match="max_output_tokens"):
+            budget_for(config, fixed=fixed, max_output_tokens=output)
+        return
     budget = budget_for(config, fixed=fixed, max_output_tokens=output)
     assert budget.threshold >= 1
     assert budget.threshold <= max(1, budget.ceiling)
