@@ -103,7 +103,7 @@ class LossyProxy:
                 self._count(new=not request)
                 request += data
                 server.sendall(data)
-            elif self._loses(request):
+            elif self._loses(request, data):
                 return
             else:
                 if self._stalled and self._stalled in request:
@@ -115,9 +115,9 @@ class LossyProxy:
         with self._lock:
             self.turns += new
 
-    def _loses(self, request: bytes) -> bool:
+    def _loses(self, request: bytes, reply: bytes) -> bool:
         with self._lock:
-            if not self._to_lose or self._mark not in request:
+            if not self._to_lose or self._mark not in request or b"NOSCRIPT" in reply:  # that one was not executed
                 return False
             self._to_lose -= 1
             self.lost += 1
