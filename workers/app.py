@@ -27,7 +27,12 @@ for name in ("httpx", "httpx2", "httpcore", "httpcore2", "openai"):
 def make_app(settings: Settings) -> Celery:
     """An app on these settings; the task itself is registered by `workers.tasks`."""
     queue = queue_name(settings.namespace)
-    made = Celery("compactor", broker=settings.broker, include=["workers.tasks", "workers.heartbeat"])
+    made = Celery(
+        "compactor",
+        broker=settings.broker,
+        include=["workers.tasks", "workers.heartbeat"],
+        events="workers.events:UnbufferedEvents",
+    )
     made.conf.update(
         task_default_queue=queue,
         task_queues=[Queue(queue)],

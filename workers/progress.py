@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import lru_cache
+from queue import Full, Queue
 from typing import Any, Final
 
 from celery import Task
@@ -12,8 +13,6 @@ from celery import Task
 MOST_WAITING: Final = 100  # events; more are dropped, since each is outdated by the next
 FLUSH: Final = 0.5  # seconds that a task's end waits for its last event
 _log = logging.getLogger("compactor")
-_room = threading.BoundedSemaphore(MOST_WAITING)
-_sender = ThreadPoolExecutor(1, thread_name_prefix="progress")
 
 
 class Progress:
@@ -21,23 +20,44 @@ class Progress:
 
     def __init__(self, task: Task[Any, Any]) -> None:
         self._app, self._id, self._host = task.app, task.request.id, task.request.hostname
-        self._last: Future[None] | None = None
+        self._last = threading.Event()
+        self._last.set()
 
     def __call__(self, phase: str, text: str) -> None:
         """Sends the event `task-<phase>` from a thread of its own."""
-        if _room.acquire(blocking=False):
-            self._last = _sender.submit(self._send, phase, text)
+        sent = threading.Event()
+        try:
+            _waiting().put_nowait((self, phase, text, sent))
+        except Full:
+            return
+        self._last = sent
 
     def flush(self) -> None:
         """Lets the last event go out before the task's own end does, for a moment at most."""
-        if self._last is not None:
-            wait([self._last], timeout=FLUSH)
+        self._last.wait(FLUSH)
 
-    def _send(self, phase: str, text: str) -> None:
+    def send(self, phase: str, text: str) -> None:
+        """Sends one event now, or lets it be."""
         try:
             with self._app.events.default_dispatcher(hostname=self._host) as dispatcher:
                 dispatcher.send(f"task-{phase}", uuid=self._id, result=text, retry=False)
         except Exception as error:  # noqa: BLE001 # why: kombu raises whatever its transport raises
             _log.debug("event not sent: %s", type(error).__name__)
-        finally:
-            _room.release()
+
+
+Waiting = Queue[tuple[Progress, str, str, threading.Event]]
+
+
+@lru_cache(maxsize=1)
+def _waiting() -> Waiting:
+    """The queue of this process, and its sender: a daemon, so that a frozen broker does not hold a stop."""
+    waiting: Waiting = Queue(MOST_WAITING)
+    threading.Thread(target=_send_all, args=(waiting,), daemon=True, name="progress").start()
+    return waiting
+
+
+def _send_all(waiting: Waiting) -> None:
+    while True:
+        progress, phase, text, sent = waiting.get()
+        progress.send(phase, text)
+        sent.set()

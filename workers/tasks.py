@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import traceback
 from functools import lru_cache
+from pathlib import Path
 from random import uniform
 from typing import Any
 
@@ -58,7 +60,7 @@ def tools() -> Tools:
     )
 
 
-@app.task(name=TASK, bind=True, max_retries=None)
+@app.task(name=TASK, bind=True, max_retries=None, Request="workers.events:PlainRequest")
 def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
     """Compacts one session under the claim whose owner is this task's id."""
     keys = session_keys(settings().namespace, session_id(session))
@@ -73,7 +75,7 @@ def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
     except CompactorError:
         raise
     except Exception as error:  # noqa: BLE001 # why: its text may hold content, so only the type's name leaves
-        raise CompactionCrashed(type(error).__name__) from None
+        raise CompactionCrashed(f"{type(error).__name__} at {_place(error)}") from None
     finally:
         progress.flush()
     if ended.retry_in is not None:
@@ -82,13 +84,13 @@ def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
 
 
 def flat(outcome: Outcome) -> dict[str, Any]:
-    """What Flower shows of an outcome: codes and numbers."""
+    """What Flower shows of an outcome: codes and numbers, the telling ones first, since its table cuts the rest."""
     return {
         "outcome": outcome.outcome.value,
-        "reason": outcome.reason,
+        **({"reason": outcome.reason} if outcome.reason else {}),
+        "saved": outcome.saved,
         "before": outcome.before,
         "after": outcome.after,
-        "saved": outcome.saved,
         "items": outcome.items,
         "by_model": outcome.by_model,
         "by_extract": outcome.by_extract,
@@ -97,6 +99,12 @@ def flat(outcome: Outcome) -> dict[str, Any]:
         "model": outcome.model,
         "ms": outcome.ms,
     }
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the innermost frame: where to look, without a word of content."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(last.filename).name}:{last.lineno}"
 
 
 def _jitter() -> float:

@@ -22,7 +22,6 @@ from tests.acceptance.watched import PATIENCE, converse, eventually, watch
 pytest.importorskip("flower", reason="Flower is not installed: pip install 'compactor[worker]'")
 
 
-@pytest.mark.xfail(strict=True, reason="Celery drops events that pool threads send while its buffer is being flushed")
 def test_every_task_ends_in_flower(tmp_path: Path) -> None:
     tasks = 200
     with EmbeddedServer() as server:
