@@ -76,6 +76,9 @@ class SessionFlows:
         operation = _operation(idempotency_key) if idempotency_key is not None else self._unconfirmed_or_new(content)
         try:
             pushed = yield from run(self._push_command(batch, operation, idempotency_key))
+            total = pushed.total
+            if total is None:
+                total, _ = yield from self._reader.recounted()
         except (StoreUnavailableError, GeneratorExit):  # it may have been stored: pushed again, it keeps its name
             if idempotency_key is None:
                 self._reader.around.unconfirmed.put(self._reader.session, content, operation)
@@ -83,11 +86,11 @@ class SessionFlows:
         if pushed.behind:
             self._reader.around.encodings[self._reader.session] = frozenset(ENCODINGS)
         positions = tuple(range(pushed.first, pushed.first + len(encoded)))
-        if pushed.total is not None:
-            return Receipt(pushed.total, pushed.length, pushed.over, positions)
-        total, _ = yield from self._reader.recounted()
-        over = total + self._pushers_budget.fixed >= self._pushers_budget.threshold
+        over = pushed.over if pushed.total is not None else self._is_over(total)
         return Receipt(total, pushed.length, over, positions)
+
+    def _is_over(self, total: int) -> bool:
+        return total + self._pushers_budget.fixed >= self._pushers_budget.threshold
 
     def _encoded(self, given: Sequence[Any]) -> list[Encoded]:
         return [encode_message(message, max_bytes=self._reader.settings.max_message_bytes) for message in given]
