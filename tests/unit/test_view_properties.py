@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -88,6 +88,30 @@ def test_a_view_keeps_what_must_stay_and_adds_no_fault(
     event(f"{view.fit}, cut {'kept' if view.cut == cut else 'new'}")
     check(messages, view, max(1, int(total(messages) * ceiling)), encode)
     assert not added_faults(values, view.messages)
+
+
+def answered(values: Sequence[Mapping[str, Any]]) -> dict[int, tuple[int, int]]:
+    """Tag of each result that answers a call -> tag of the calling message, place of the call."""
+    history = read_history(values)
+    return {
+        values[index]["tag"]: (values[step.start]["tag"], order)
+        for step in history.steps
+        for order, index in enumerate(step.results)
+        if index is not None
+    }
+
+
+@settings(max_examples=150)
+@given(any_history, shares, shares, st.data())
+def test_a_result_that_stays_answers_the_call_it_answered(
+    messages: list[Message], ceiling: float, target: float, data: st.DataObject
+) -> None:
+    messages = tagged(messages)
+    cut = earlier_cut(messages, data, o200k())
+    view = budgeted(messages, ceiling, target, cut, o200k())
+    before = answered([message.value for message in messages])
+    for result, calling in answered(view.messages).items():
+        assert before.get(result) == calling
 
 
 @settings(max_examples=100)
