@@ -20,7 +20,7 @@ from compactor.exceptions import SummarizerRateLimited, SummarizerRefused, Summa
 from compactor.models import Code, CompactionId, Kind, Revision
 from compactor.records import unpack
 from compactor.tokens import count_message
-from tests.unit.chat import Chat, by_length, steps, system, user
+from tests.unit.chat import Chat, assistant, by_length, calling, result, steps, system, user
 from tests.unit.flows import NAME, O200K, records, state
 from tests.unit.summarizers import failing, saying
 
@@ -224,3 +224,15 @@ def test_what_nothing_can_shrink_is_told_and_held() -> None:
 def test_a_claim_lost_meanwhile_is_stale_however_it_ended() -> None:
     ended, _ = compaction(begun([system("s"), user("u" * 40_000)]), release=False)
     assert (ended.outcome.outcome, ended.outcome.reason) == (Code.STALE, "lost")
+
+
+def test_a_draft_that_frees_too_little_is_no_gain_and_held() -> None:
+    """The results look large, but most of each is a call id that stays."""
+    chat = [system("s"), user("u" * 20_000)]
+    for number in range(3):
+        name = f"{number}" * 6_000
+        chat += [calling(name), result(name, "z" * 2_000)]
+    ended, runner = compaction(begun([*chat, assistant("ok")], threshold=9_000))
+    assert (ended.outcome.outcome, ended.outcome.items) == (Code.NO_GAIN, 0)
+    assert runner.ran == ["begin", "release"]
+    assert runner.args("release")[4] == "no_gain"

@@ -338,3 +338,10 @@ def test_a_summary_says_that_images_were_left_out() -> None:
 
 def test_permanent_is_the_base_of_what_an_extract_answers() -> None:
     assert all(isinstance(error, SummarizerPermanent) for error in PERMANENT)
+
+
+def test_an_answer_told_twice_counts_once() -> None:
+    model = Scripted(lambda _request: Summary("Twelve rows.", "cheap", 10, 2), lambda count: [*range(count), 0, 0])
+    found = drafted(steps(3), model)
+    assert [item.position for item in found.replacements] == [2, 4, 6]
+    assert found.spent_in == 30

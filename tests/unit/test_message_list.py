@@ -211,3 +211,18 @@ def test_a_long_answer_of_a_tool_does_not_hide_the_question() -> None:
     found = compact_messages(chat, CONFIG)
     assert found.messages[0] is chat[0]
     assert found.messages[4] is chat[4]
+
+
+@pytest.mark.parametrize("messages", ["hi", b"hi", user("hi"), None, 7])
+def test_what_is_no_list_of_messages_is_refused(messages: Any) -> None:
+    with pytest.raises(InvalidMessageError, match="expected a list"):
+        compact_messages(messages, CONFIG)
+
+
+def test_a_draft_that_frees_too_little_changes_nothing() -> None:
+    """The result looks large, but most of it is a call id that stays."""
+    name = "".join(f"{number * 7919:x}" for number in range(600))
+    chat = [user("go"), calling(name), result(name, "z " * 500), assistant("ok")]
+    found = compact_messages(chat, CONFIG, target_tokens=100, keep_recent_results=0)
+    assert found.outcome.outcome is Code.NO_GAIN
+    assert all(new is old for new, old in zip(found.messages, chat, strict=True))

@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 
-from compactor.exceptions import (
-    DispatchError,
-    SessionDamagedError,
-    StoreUnavailableError,
-)
+from compactor.exceptions import ConfigurationError, DispatchError, SessionDamagedError, StoreUnavailableError
 from compactor.judging import Request
 from compactor.models import Fit, Kind
 from compactor.tokens import PER_REQUEST, count_message
 from tests.unit.chat import Chat, assistant, by_length, result, steps, system, user
-from tests.unit.flows import OVER, Bot, Script, load, prepared, record, state
+from tests.unit.flows import OVER, Bot, Script, load, prepared, record, state, stored
 
 
 def test_an_estimate_reads_one_hash_and_queues_nothing() -> None:
@@ -241,3 +237,18 @@ def test_a_cut_is_remembered_between_sends() -> None:
     more: list[Chat] = [assistant("fine"), user("go on")]
     second = prepare(bot, bot.script(prepare=replace(prepared(more), length=len(OVER) + 2)))
     assert second.messages[: len(first.messages)] == first.messages
+
+
+@pytest.mark.parametrize("wait_for", ["", "Fit", "ceiling", None])
+def test_what_to_wait_for_is_one_of_two_words(wait_for: Any) -> None:
+    bot = Bot()
+    with pytest.raises(ConfigurationError, match="'fit' or 'swap'"):
+        prepare(bot, bot.script(), wait=1.0, wait_for=wait_for)
+
+
+def test_an_estimate_of_a_history_not_counted_counts_it_once() -> None:
+    bot = Bot()
+    script = bot.script(load=load(total=None, length=1), history=stored([user("a" * 400)]), recount=True)
+    seen = bot.run(lambda flows: flows.estimate(Request()), script)
+    assert script.ran == ["load", "history", "recount"]
+    assert (seen.history, seen.recounted) == (104, True)
