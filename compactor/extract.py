@@ -20,6 +20,7 @@ from compactor.tokens import Encode, count_text, json_text
 from compactor.wording import Wording
 
 MAX_LINE: Final = 240  # characters of one line
+MAX_PATH: Final = 120  # characters of a JSON value's path; of a longer one the end is shown
 MAX_LINES: Final = 20_000  # lines looked at; the rest counts as one gap before the last lines
 _EDGE: Final = 2  # lines at the beginning and at the end
 _FAILURE: Final = 100  # worth of a line that tells of one
@@ -117,10 +118,10 @@ def _json(text: str) -> Any:
 def _flatten(value: Any, path: str = "") -> Iterator[str]:
     if is_object(value) and value:
         for key, item in value.items():
-            yield from _flatten(item, f"{path}.{key}" if path else str(key))
+            yield from _flatten(item, f"{path[-MAX_PATH:]}.{key}" if path else str(key))
     elif is_array(value) and any((is_object(item) or is_array(item)) for item in value):
         for order, item in enumerate(value):
-            yield from _flatten(item, f"{path}[{order}]")
+            yield from _flatten(item, f"{path[-MAX_PATH:]}[{order}]")
     else:
         yield f"{path} = {value if isinstance(value, str) else json_text(value)}" if path else json_text(value)
 

@@ -45,12 +45,18 @@ class ModelConfig:
         for name in ("context_limit_tokens", "max_output_tokens"):
             if getattr(self, name) is not None:
                 _whole(name, getattr(self, name))
+        self._check_choices()
+        self._check_sizes()
+
+    def _check_choices(self) -> None:
         if not isinstance(self.context_strategy, str) or self.context_strategy not in STRATEGIES:
             raise ConfigurationError(
                 f"context_strategy: expected one of {', '.join(STRATEGIES)}; 'balanced' suits most chats."
             )
         if self.encoding is not None and self.encoding not in ENCODINGS:
             raise ConfigurationError(f"encoding: expected one of {', '.join(ENCODINGS)}, or None to go by the model.")
+
+    def _check_sizes(self) -> None:
         if self.max_output_tokens is not None and self.max_output_tokens >= self.limit:
             raise ConfigurationError(
                 f"max_output_tokens: {self.max_output_tokens} leaves no room in a window of {self.limit} tokens."

@@ -27,6 +27,13 @@ VERSION: Final = 1
 ENCODINGS: Final = ("cl100k_base", "o200k_base")
 NOT_COUNTED: Final = 0xFFFFFFFF
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_OTHER_ROLES: Final = {
+    "human": "user",
+    "ai": "assistant",
+    "model": "assistant",
+    "bot": "assistant",
+    "observation": "tool",
+}
 MAX_DEPTH: Final = 250  # orjson stops at 254 levels; every reader must cope with what we accept
 
 STANDARD_JSON: Final = 1  # flag: written by the standard json module, which must read it too
@@ -126,6 +133,8 @@ def encode_message(message: object, *, max_bytes: int) -> Encoded:
     role = value.get("role")
     if not isinstance(role, str) or role not in ROLES:
         given = "none" if role is None else f"a {type(role).__name__}" if not isinstance(role, str) else "another word"
+        if isinstance(role, str) and role in _OTHER_ROLES:
+            given = f"{role!r}, which is {_OTHER_ROLES[role]!r} here"
         raise InvalidMessageError(
             f"message role: expected one of {', '.join(sorted(ROLES))}, found {given}. "
             "Push chat messages such as {'role': 'user', 'content': 'hi'}; of an API response push "
@@ -141,14 +150,29 @@ def encode_message(message: object, *, max_bytes: int) -> Encoded:
 
 
 def _as_mapping(message: Any) -> dict[str, Any]:
-    dump = getattr(message, "model_dump", None)
-    value: Any = dump(mode="json", exclude_unset=True) if callable(dump) and not isinstance(message, type) else message
+    value = _dumped(message)
     if is_object(value):
         return value if isinstance(value, dict) else dict(value)
     raise InvalidMessageError(
         f"message: expected a dict or an SDK message object, found {type(message).__name__}. "
         "Push one message or a list of them."
     )
+
+
+def _dumped(message: Any) -> Any:
+    """An SDK object as plain data, without fields nobody set. Its own errors may quote it, so ours replace them."""
+    try:
+        dump = getattr(message, "model_dump", None)
+        if not callable(dump) or isinstance(message, type):
+            return message
+        try:
+            return dump(mode="json", exclude_unset=True, warnings=False)  # pydantic's warnings quote the message
+        except TypeError:  # an object of another library
+            return dump(mode="json", exclude_unset=True)
+    except Exception as error:  # noqa: BLE001 # why: whatever the object raises
+        raise InvalidMessageError(
+            f"message: its {type(message).__name__} could not be read as data ({type(error).__name__}). Push a dict."
+        ) from None
 
 
 def write_json(value: Any) -> tuple[bytes, int]:

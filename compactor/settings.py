@@ -105,6 +105,10 @@ def read_settings(**values: Any) -> Settings:
         return Settings(**given)
     except ValidationError as error:
         wrong = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or 'order of times'}: {item['msg']}" for item in error.errors()
+            f"{_place(item['loc'])}: {item['msg'].removeprefix('Value error, ')}" for item in error.errors()
         )
         raise ConfigurationError(f"settings: {wrong}. Set them in the environment as COMPACTOR_<NAME>.") from None
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    return ".".join(map(str, location)) or "order of times"

@@ -38,7 +38,13 @@ _ASYNC: Final[Any] = redis.asyncio.Redis
 _SHA1: Final = {name: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for name, text in SCRIPTS.items()}
 
 
-def unavailable(error: Exception) -> StoreUnavailableError:
+def address(client: Any) -> str:
+    """Where a client connects to, without user and password."""
+    options = client.connection_pool.connection_kwargs
+    return str(options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}")
+
+
+def unavailable(error: Exception, where: str = "the server") -> StoreUnavailableError:
     """Our error for one of redis-py's; the text names the cause and the way out, never a URL or a value."""
     if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
         return StoreUnavailableError(
@@ -49,8 +55,8 @@ def unavailable(error: Exception) -> StoreUnavailableError:
             f"redis: the server refused ({type(error).__name__}); nothing was changed. `compactor doctor` tells more."
         )
     return StoreUnavailableError(
-        f"redis: no answer ({type(error).__name__}). Check that the server of REDIS_URL runs and is reachable; "
-        "the call can be repeated safely."
+        f"redis: no answer from {where} ({type(error).__name__}). Check REDIS_URL and that this server runs "
+        "(compactor up starts one); the call can be repeated safely."
     )
 
 
@@ -119,7 +125,7 @@ class Store:
                 self._load(command)
                 replies = self._attempt(command)
         except (RedisError, OSError) as error:
-            raise unavailable(error) from None
+            raise unavailable(error, address(self.client)) from None
         return command.parse(replies)
 
     def _load(self, command: Command[Any]) -> None:
@@ -182,7 +188,7 @@ class AsyncStore:
                 await client.script_load(SCRIPTS[command.script or ""])
                 replies = await self._attempt(client, command)
         except (RedisError, OSError) as error:
-            raise unavailable(error) from None
+            raise unavailable(error, address(client)) from None
         return command.parse(replies)
 
     @staticmethod

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,6 +50,11 @@ class ModelSummarizer:
     def __init__(self, settings: Settings) -> None:
         if settings.summarizer_model is None:
             raise ConfigurationError("summarizer_model: set COMPACTOR_SUMMARIZER_MODEL to the cheap model's name.")
+        if find_spec("openai") is None:
+            raise ConfigurationError(
+                "summarizer_model: is set, but the openai package is not installed. pip install 'compactor[worker]', "
+                "or unset COMPACTOR_SUMMARIZER_MODEL to work with extracts."
+            )
         self._settings = settings
         self._model = settings.summarizer_model
         self._client: openai.OpenAI | None = None
@@ -106,8 +112,8 @@ class ModelSummarizer:
             found = [self._summary(part, encode, deadline) for part in parts]
         except SummarizerError as error:
             return error.with_traceback(None)
-        except (AttributeError, LookupError, TypeError, ValueError):  # a 200 in a shape that is not the API's
-            return SummarizerServerError("malformed")
+        except Exception as error:  # noqa: BLE001 # why: an odd reply must end as an answer, and quote nothing
+            return SummarizerServerError(type(error).__name__)
         return Summary(
             "\n".join(part.text for part in found),
             self._model,

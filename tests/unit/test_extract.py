@@ -196,9 +196,6 @@ def test_a_long_indented_line_is_not_cut_to_blanks(budget: int) -> None:
     assert short(" " * 300 + "x9Zk" * 100, budget).strip()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="each row of nested JSON carries its whole path: memory grows as depth times rows"
-)
 def test_nested_json_takes_memory_in_proportion_to_its_size() -> None:
     whole = "[" * 900 + ",".join(["{}"] * 2_000) + "]" * 900
     short("warm")

