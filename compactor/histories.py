@@ -104,6 +104,12 @@ class UnconfirmedOperations:
             if entries := self._names.get(session):
                 self._keep(session, [entry for entry in entries if entry[0][:8] not in own])
 
+    def forget(self, session: str, content: bytes | None = None) -> None:
+        """Forgets the names of a session, or those of one content: what came after makes them meaningless."""
+        with self._lock:
+            entries = self._names.get(session, [])
+            self._keep(session, [entry for entry in entries if content is not None and entry[0] != content])
+
     def _keep(self, session: str, entries: list[tuple[bytes, float, bytes]]) -> None:
         if entries:
             self._names[session] = entries

@@ -83,6 +83,7 @@ class SessionFlows:
             if idempotency_key is None:
                 self._reader.around.unconfirmed.put(self._reader.session, content, operation)
             raise
+        self._reader.around.unconfirmed.forget(self._reader.session, _CLEAR)
         if pushed.behind:
             self._reader.around.encodings[self._reader.session] = frozenset(ENCODINGS)
         positions = tuple(range(pushed.first, pushed.first + len(encoded)))
@@ -333,10 +334,12 @@ class SessionFlows:
         operation = self._unconfirmed_or_new(_CLEAR)
         command = recall.clear(self._reader.keys, operation=operation, remember_ms=_OWN_OPERATION_MS)
         try:
-            return (yield from run(command))
+            moved = yield from run(command)
         except (StoreUnavailableError, GeneratorExit):
             self._reader.around.unconfirmed.put(self._reader.session, _CLEAR, operation)
             raise
+        self._reader.around.unconfirmed.forget(self._reader.session)
+        return moved
 
     def _warn_about_worker(self, queued_seconds: float) -> None:
         if queued_seconds > QUEUED_TOO_LONG and not self._warned:
