@@ -116,7 +116,7 @@ class Fit(StrEnum):
 class Verdict:
     """How full the context is, in tokens.
 
-    total = system + history + tools (+ the fixed cost of a request, part of `system`); `expected` is
+    total = system + history + tools (the fixed cost of a request is part of `system`); `expected` is
     the figure that threshold, ceiling and percent are compared with. `compaction` is one of
     `not_needed`, `due`, `queued`, `running`, `held(reason)`. `stable_until` counts the first messages
     of the list that no later compaction will change; a view, once it begins, may still leave some out.
