@@ -231,7 +231,7 @@ def test_a_draft_that_frees_too_little_is_no_gain_and_held() -> None:
     chat = [system("s"), user("u" * 20_000)]
     for number in range(3):
         name = f"{number}" * 6_000
-        chat += [calling(name), result(name, "z" * 2_000)]
+        chat += [calling(name), result(name, f"{number}" + "z" * 2_000)]
     ended, runner = compaction(begun([*chat, assistant("ok")], threshold=9_000))
     assert (ended.outcome.outcome, ended.outcome.items) == (Code.NO_GAIN, 0)
     assert runner.ran == ["begin", "release"]

@@ -139,9 +139,6 @@ def test_a_clear_whose_answer_was_lost_is_repeated_under_its_name() -> None:
     assert scripts[0].commands[0].args[0] == scripts[1].commands[0].args[0]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a clear that failed keeps its name although more was pushed: the second does nothing"
-)
 def test_a_clear_after_new_messages_is_a_new_clear() -> None:
     bot = Bot()
     first, second = bot.script(clear=StoreUnavailableError("no answer")), bot.script(clear=1)
@@ -152,9 +149,6 @@ def test_a_clear_after_new_messages_is_a_new_clear() -> None:
     assert first.commands[0].args[0] != second.commands[0].args[0]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a push that failed keeps its name across a clear: the new message is taken for the old"
-)
 def test_the_same_words_in_a_new_conversation_are_a_new_message() -> None:
     bot = Bot()
     first, second = bot.script(push=StoreUnavailableError("no answer")), bot.script(push=pushed())
