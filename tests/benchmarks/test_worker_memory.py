@@ -67,7 +67,8 @@ def test_a_worker_stays_within_60_mb_of_its_idle_self(worker: tuple[Compactor, C
     seen: dict[int, int] = {}
     highest = 0
     with ThreadPoolExecutor(IN_FLIGHT) as pool:
-        for done, code in enumerate(pool.map(lambda _: compact_one("gpt-4o", long, 100), range(COMPACTIONS)), start=1):
+        runs = [pool.submit(compact_one, "gpt-4o", long, 100) for _ in range(COMPACTIONS)]
+        for done, code in enumerate((run.result() for run in runs), start=1):
             assert code is Code.APPLIED
             resident = process.memory_info().rss
             highest = max(highest, resident)
