@@ -33,10 +33,9 @@ _ERROR: Final = re.compile(
     r"|错误|失败|异常|拒绝"
 )
 _LABELLED: Final = re.compile(r"^\s*[\w.\[\]\"'/ -]{1,60}\s*(?:=|:|：)\s*\S")
-_IDENTIFIER: Final = re.compile(
-    r"https?://\S+|[\w.+-]+@[\w-]+\.\w+|(?:[\w.-]*/){2,}[\w.-]+|\b\d{4}-\d{2}-\d{2}\b|[$€£¥]\s?\d[\d,.]*"
-    r"|\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{4,}\b|\b\d{3,}(?:\.\d+)?\b"
-)
+_WORD: Final = re.compile(r"[\w./:@+$€£¥-]{3,}")
+_DIGITS: Final = re.compile(r"\d")
+_LETTER: Final = re.compile(r"[A-Za-z]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,15 @@ def _worth(lines: Sequence[_Line]) -> list[_Line]:
 def _score(line: str) -> int:
     score = _FAILURE if _ERROR.search(line) else 0
     score += 30 if _LABELLED.search(line) else 0
-    return score + min(30, 10 * len(_IDENTIFIER.findall(line)))
+    return score + min(30, 10 * sum(map(_is_identifier, _WORD.findall(line))))
+
+
+def _is_identifier(word: str) -> bool:
+    """An address, a path, an amount, a date, a number of three digits, or letters mixed with digits."""
+    if "@" in word or word.count("/") > 1:
+        return True
+    digits = len(_DIGITS.findall(word))
+    return digits >= 3 or (digits > 0 and len(word) >= 4 and _LETTER.search(word) is not None)
 
 
 def _cost(line: str) -> int:

@@ -32,6 +32,7 @@ SYSTEM: Final = (
     '"note": "one or two sentences", "omitted": "what was left out"}.'
 )
 
+_FINISHED: Final = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence"})  # compatible servers differ
 _THINK: Final = re.compile(r"(?i)<(think|thinking|reasoning|analysis)>")
 _OPEN_THINK: Final = re.compile(r"(?i)</?(?:think|thinking|reasoning|analysis)>")
 _FENCE: Final = re.compile(r"(?s)^```[\w-]*\s*\n(.*?)\n?```$")
@@ -111,7 +112,7 @@ def read_reply(reply: Reply, request: SummaryRequest, encode: Encode) -> str:
     text = _without_wrapping(reply.content or "")
     if not text:
         raise SummarizerReplyRejected("cut_off" if reply.finish_reason == "length" else "empty")
-    if reply.finish_reason != "stop":
+    if (reply.finish_reason or "").lower() not in _FINISHED:
         raise SummarizerReplyRejected("cut_off" if reply.finish_reason == "length" else "not_finished")
     if _TOOL_PROTOCOL.search(text):
         raise SummarizerReplyRejected("tool_protocol")

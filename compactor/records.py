@@ -64,6 +64,10 @@ class Encoded:
     flags: int
     own: bytes
 
+    def stored_value(self) -> Mapping[str, Any]:
+        """The message as it will be read back; the standard writer joins halves of surrogate pairs."""
+        return read_json(self.text, self.flags) if self.flags & STANDARD_JSON else self.value
+
     def pushed(self, tokens: Mapping[str, int]) -> bytes:
         """The part of the head that the pusher knows; the script adds time and fingerprints."""
         return _PUSHED.pack(VERSION, self.flags, Kind.ORIGINAL, *_slots(tokens))

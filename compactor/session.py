@@ -354,7 +354,8 @@ class SessionFlows:
 
 def _count(encoded: Sequence[Encoded], encoders: Mapping[str, Encode]) -> Batch:
     lead = leading_system(message.value for message in encoded)
-    tokens = {name: [count_message(m.value, encode) for m in encoded] for name, encode in encoders.items()}
+    values = [message.stored_value() for message in encoded]
+    tokens = {name: [count_message(value, encode) for value in values] for name, encode in encoders.items()}
     return Batch(encoded, tokens, lead)
 
 
