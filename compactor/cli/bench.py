@@ -122,7 +122,7 @@ def _hmget(settings: Settings) -> Callable[[], Any]:
 
 def _messages(count: int, *, tokens: int = 20) -> list[dict[str, Any]]:
     """Messages of about `tokens` tokens out of the standard library's source, as an agent would read it."""
-    size = tokens * 3  # characters of source to a token, nearly
+    size = tokens * 4  # characters of source to a token, nearly
     text = _source(count * size)
     return [
         {"role": "user" if number % 2 else "assistant", "content": text[number * size : (number + 1) * size] or "-"}
