@@ -120,6 +120,7 @@ class Verdict:
     the figure that threshold, ceiling and percent are compared with. `compaction` is one of
     `not_needed`, `due`, `queued`, `running`, `held(reason)`. `stable_until` counts the first messages
     of the list that no later compaction will change; a view, once it begins, may still leave some out.
+    `problems` is for faults of the pushed list and stays empty so far.
     """
 
     system: int
