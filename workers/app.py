@@ -17,6 +17,7 @@ from compactor.exceptions import ConfigurationError, StoreUnavailableError
 from compactor.server_check import Level, check_server, refuse_unsafe
 from compactor.settings import Settings, read_settings
 from compactor.store import Store
+from compactor.summarizer import ModelSummarizer
 
 _log = logging.getLogger("compactor")
 # At INFO the HTTP library writes each request's address, with the password that may stand in it.
@@ -65,26 +66,33 @@ app = make_app(read_settings())
 
 
 @worker_init.connect
-def refuse_an_unsafe_server(**_: Any) -> None:
-    """Ends the start on a server that evicts; Celery swallows exceptions of signals, but not SystemExit."""
+def refuse_a_start_that_cannot_work(**_: Any) -> None:
+    """Ends the start on a server that evicts, or on a model without its SDK.
+
+    Celery swallows exceptions of signals, but not SystemExit.
+    """
     settings = read_settings()
-    for url in dict.fromkeys((settings.redis_url.get_secret_value(), settings.broker)):
-        if url.startswith(("redis://", "rediss://")):
-            _refuse_unsafe(settings.model_copy(update={"redis_url": SecretStr(url)}))
+    try:
+        if settings.has_model:
+            ModelSummarizer(settings)
+        for url in dict.fromkeys((settings.redis_url.get_secret_value(), settings.broker)):
+            if url.startswith(("redis://", "rediss://")):
+                _check(settings.model_copy(update={"redis_url": SecretStr(url)}))
+    except ConfigurationError as error:
+        _log.critical("%s", error)
+        raise SystemExit(1) from None
     # The first compaction need not wait the 0.8 s that the vocabulary of today's models takes.
     threading.Thread(target=encoder, args=("o200k_base",), daemon=True).start()
 
 
-def _refuse_unsafe(settings: Settings) -> None:
+def _check(settings: Settings) -> None:
     try:
         with Store(settings) as store:
             findings = check_server(store, settings)
-        for finding in findings:
-            if finding.level is Level.WARNING:
-                _log.warning("redis: %s. %s", finding.text, finding.advice)
-        refuse_unsafe(findings)
     except StoreUnavailableError as error:
         _log.warning("start check left out: %s", error)
-    except ConfigurationError as error:
-        _log.critical("%s", error)
-        raise SystemExit(1) from None
+        return
+    for finding in findings:
+        if finding.level is Level.WARNING:
+            _log.warning("redis: %s. %s", finding.text, finding.advice)
+    refuse_unsafe(findings)

@@ -34,7 +34,7 @@ class CompactionBusy(CompactorError):
 
 
 class CompactionCrashed(CompactorError):
-    """A bug of ours; the text names the exception's type only, since its message may quote a conversation."""
+    """A bug of ours; the text names the exception's type and place, since its message may quote a conversation."""
 
 
 @lru_cache(maxsize=1)
@@ -74,7 +74,7 @@ def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
         raise self.retry(exc=type(error)("store_unavailable"), countdown=wait, max_retries=_MOST_RETRIES) from None
     except CompactorError:
         raise
-    except Exception as error:  # noqa: BLE001 # why: its text may hold content, so only the type's name leaves
+    except Exception as error:  # noqa: BLE001 # why: its text may hold content, so type and place alone leave
         raise CompactionCrashed(f"{type(error).__name__} at {_place(error)}") from None
     finally:
         progress.flush()

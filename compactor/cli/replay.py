@@ -120,13 +120,12 @@ class _Player:
             self.played.changed += message.get("role") in KEPT_ROLES and record.text != text
 
 
-def play(memory: Compactor, config: ModelConfig, recording: Recording) -> Played:
+def play(memory: Compactor, store: Store, config: ModelConfig, recording: Recording) -> Played:
     """Plays one recording in a session of its own."""
     name = f"replay/{re.sub(r'[^A-Za-z0-9._-]', '_', recording.id)[:120]}-{secrets.token_hex(4)}"
     player = _Player(memory.session(name, config), recording, Played(recording.id))
     player.play()
-    with Store(memory.settings) as store:
-        player.check_store(store, memory.settings, name)
+    player.check_store(store, memory.settings, name)
     return player.played
 
 
@@ -145,10 +144,14 @@ def replay(
     """
     config = ModelConfig(model, limit, strategy)
     recordings = list(read_recordings(files))
-    with backend() as settings, Compactor(settings=settings.model_copy(update={"session_ttl": SESSION_TTL})) as memory:
+    with (
+        backend() as settings,
+        Store(settings) as store,
+        Compactor(settings=settings.model_copy(update={"session_ttl": SESSION_TTL})) as memory,
+    ):
         played: list[Played] = []
         with _progress(len(recordings), quiet=json) as progress, ThreadPoolExecutor(concurrency) as pool:
-            for result in pool.map(partial(play, memory, config), recordings):
+            for result in pool.map(partial(play, memory, store, config), recordings):
                 played.append(result)
                 progress()
                 if json:
