@@ -32,4 +32,6 @@ class Held(StrEnum):
     NO_GAIN = "no_gain"
     EXHAUSTED = "exhausted"
     TARGET_NOT_REACHED = "target_not_reached"
+    CRASHED = "crashed"
+    DAMAGED = "damaged"
     DEAD = "dead"

@@ -5,10 +5,12 @@
     │   └── VocabularyError        a token vocabulary is missing or damaged
     ├── InvalidMessageError        a message cannot be stored (also ValueError)
     │   └── MessageTooLargeError   a message, or the session with it, is over its size limit
+    │       └── TenantFullError    the sessions of the tenant together are at their size limit
     ├── SessionNotFoundError       the session holds nothing under this id (also LookupError)
     │   └── RecallExpiredError     the session lives, but this original does not (any more)
     ├── StoreUnavailableError      Redis did not answer, or refused
     │   └── SessionDamagedError    part of a session is missing in Redis, or unreadable
+    ├── SchemaVersionError         a newer release wrote the session; this one must not write to it
     ├── DispatchError              the task could not be published to the broker
     ├── EmbeddedServerError        no server binary, or it did not start
     └── SummarizerError            the model gave no usable summary; `.code` names the reason
@@ -47,6 +49,10 @@ class MessageTooLargeError(InvalidMessageError):
     """A message, or the session with it, is over its size limit (bytes); nothing was stored."""
 
 
+class TenantFullError(MessageTooLargeError):
+    """The sessions of one tenant hold as much (bytes) as COMPACTOR_MAX_TENANT_BYTES allows; nothing was stored."""
+
+
 class SessionNotFoundError(CompactorError, LookupError):
     """No session with this id lives in Redis."""
 
@@ -61,6 +67,17 @@ class StoreUnavailableError(CompactorError):
 
 class SessionDamagedError(StoreUnavailableError):
     """Part of the session is missing in Redis (most likely evicted for memory), or unreadable."""
+
+
+class SchemaVersionError(CompactorError):
+    """The session's state has a higher schema than this release knows; nothing was changed."""
+
+    def __init__(
+        self,
+        detail: str = "session: written by a newer release of Compactor; nothing was changed. "
+        "Upgrade this process first (see 'Upgrading' in docs/operating.md).",
+    ) -> None:
+        super().__init__(detail)
 
 
 class DispatchError(CompactorError):

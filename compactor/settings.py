@@ -37,6 +37,7 @@ class Settings(BaseSettings):
     session_ttl: Seconds = 30 * 86_400.0
     max_message_bytes: int = Field(8 * 1024**2, gt=0)
     max_session_bytes: int = Field(256 * 1024**2, gt=0)
+    max_tenant_bytes: int | None = Field(None, gt=0)
     connect_timeout: Seconds = 0.5
     read_timeout: Seconds = 1.0
     cache_bytes: int = Field(64 * 1024**2, ge=0)
