@@ -1,7 +1,6 @@
-"""Public fakes for tests of programs that use Compactor: a model server that speaks over real HTTP.
+"""A chat completions server over real HTTP, as OpenAI's clients expect it.
 
-`ModelServer` is OpenAI-compatible as far as `/v1/chat/completions` goes. It answers with a summary
-of its own making, or with whatever a test scripts: a status, a body, a delay.
+It answers with a summary of its own making, or with whatever a test scripts: a status, a body, a delay.
 """
 
 from __future__ import annotations
