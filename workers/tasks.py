@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from random import uniform
@@ -12,12 +13,13 @@ from typing import Any
 from celery import Task
 
 from compactor import exceptions
+from compactor.commands import dead
 from compactor.commands.command import session_keys
 from compactor.compaction import Ended, Tools, run_compaction
 from compactor.dispatch import TASK
 from compactor.encodings import encoder
 from compactor.exceptions import CompactorError, SessionDamagedError, StoreUnavailableError, SummarizerError
-from compactor.models import CompactionId, Outcome, session_id
+from compactor.models import Code, CompactionId, Outcome, SessionId, session_id
 from compactor.settings import Settings, read_settings
 from compactor.store import Store
 from compactor.summarizer import ModelSummarizer
@@ -63,11 +65,12 @@ def tools() -> Tools:
 @app.task(name=TASK, bind=True, max_retries=None, Request="workers.events:PlainRequest")
 def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
     """Compacts one session under the claim whose owner is this task's id."""
-    keys = session_keys(settings().namespace, session_id(session))
+    name, owner = session_id(session), CompactionId(str(self.request.id))
     progress = Progress(self)
     try:
-        ended = run_compaction(keys, CompactionId(str(self.request.id)), tools(), progress)
+        ended = run_compaction(session_keys(settings().namespace, name), owner, tools(), progress)
     except SessionDamagedError as error:  # trying again changes nothing
+        _give_back(name, owner, dead.SESSION_DAMAGED)
         raise type(error)("session_damaged") from None
     except StoreUnavailableError as error:
         wait = min(60.0, _STORE_RETRY * 2.0**self.request.retries)
@@ -75,12 +78,39 @@ def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
     except CompactorError:
         raise
     except Exception as error:  # noqa: BLE001 # why: its text may hold content, so type and place alone leave
-        raise CompactionCrashed(f"{type(error).__name__} at {_place(error)}") from None
+        reason = f"{type(error).__name__} at {_place(error)}"
+        _give_back(name, owner, reason)
+        raise CompactionCrashed(reason) from None
     finally:
         progress.flush()
     if ended.retry_in is not None:
         raise self.retry(exc=_error(ended), countdown=ended.retry_in * _jitter()) from None
+    if ended.outcome.outcome is Code.DEAD:
+        _list_as_dead(name, dead.ATTEMPTS_USED_UP)
     return flat(ended.outcome)
+
+
+def _give_back(session: SessionId, owner: CompactionId, reason: str) -> None:
+    """Returns the claim of a failed task; the pause is what a killed worker would cost, so no bug runs in circles."""
+    read = settings()
+    given = dead.crash(
+        session_keys(read.namespace, session),
+        owner=owner,
+        pause_ms=int(read.claim_lease * 1000),
+        error=reason,
+        max_attempts=read.max_attempts,
+    )
+    with suppress(Exception):  # the failure itself is what must be told; without this the lease gives it back
+        answer = tools().runner.run(given)
+        # The start of a damaged session has ended its claim already.
+        if answer == "dead" or (answer == "lost" and reason == dead.SESSION_DAMAGED):
+            _list_as_dead(session, reason)
+
+
+def _list_as_dead(session: SessionId, reason: str) -> None:
+    entry = dead.add(settings().namespace, session, reason, attempts=settings().max_attempts, anew=True)
+    with suppress(StoreUnavailableError):  # the session's next send enters it
+        tools().runner.run(entry)
 
 
 def flat(outcome: Outcome) -> dict[str, Any]:
