@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from compactor import Compactor, ModelConfig
 from compactor.embedded import EmbeddedServer
+from compactor.encodings import encoder
 from compactor.settings import read_settings
 from compactor.store import Store
 from compactor.tokens import count_messages
-from compactor.encodings import encoder
 from tests.faults.windows import Sent, assert_sound, every_window, tagged
 from tests.integration.inline_worker import InlineWorker
 from tests.unit.chat import Chat, user
@@ -69,5 +69,3 @@ def test_a_no_stored_compaction_adds_a_fault_to_any_conversation(
         before = session.prepare()
         assert_sound(session.originals(), Sent("prepared", before.messages))
     assert session.originals() == chat
-
-

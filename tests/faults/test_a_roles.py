@@ -60,7 +60,9 @@ def test_a06_a_stored_compaction_keeps_results_in_user_messages_and_their_calls(
 
 
 @pytest.mark.parametrize("chat", ANTHROPIC.values(), ids=ANTHROPIC.keys())
-@pytest.mark.xfail(strict=True, reason="the view's last rung leaves out the turn whose tool_use the latest user answers")
+@pytest.mark.xfail(
+    strict=True, reason="the view's last rung leaves out the turn whose tool_use the latest user answers"
+)
 def test_a06_a_result_in_a_user_message_keeps_its_call_in_every_window(chat: list[Chat]) -> None:
     for sent in every_window(chat):
         assert not unpaired(sent.messages), sent.how
@@ -123,7 +125,17 @@ def test_a14_developer_messages_stay_and_keep_their_role(chat: list[Chat], model
     assert [m for m in context.messages if m["role"] == "developer"] == rules
 
 
-HOLLOW: Final[list[Any]] = [" " * 20_000, "\n" * 9_000, "\u200b" * 5_000, "", None, [], {}, "-" * 20_000, "?\x00" * 9_000]
+HOLLOW: Final[list[Any]] = [
+    " " * 20_000,
+    "\n" * 9_000,
+    "\u200b" * 5_000,
+    "",
+    None,
+    [],
+    {},
+    "-" * 20_000,
+    "?\x00" * 9_000,
+]
 IMAGES: Final = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}] * 3
 
 
