@@ -14,7 +14,9 @@ from compactor.cli.console import stderr
 from compactor.exceptions import CompactorError
 
 # In the order of the help text; each module registers its command when it is imported.
-COMMANDS: Final = ("demo", "up", "status", "show", "recall", "doctor", "compact", "replay", "bench")
+COMMANDS: Final = (
+    "demo", "up", "status", "sessions", "show", "recall", "dead", "retry", "doctor", "compact", "replay", "bench",
+)  # fmt: skip
 
 app = typer.Typer(
     name="compactor",

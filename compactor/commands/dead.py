@@ -70,7 +70,7 @@ def read_dead(
     reads = tuple(("HMGET", session_keys(namespace, session).state, *_STANDING) for session in entries)
 
     def parse(replies: list[Any]) -> dict[SessionId, Dead]:
-        now_ms = int(replies[0][0]) * 1000
+        now_ms = milliseconds(replies[0])
         rows = dict(zip(entries, replies[1:], strict=True))
         return {
             session: _dead(session, entries[session], row)
@@ -79,6 +79,12 @@ def read_dead(
         }
 
     return Command(parse, reads=(("TIME",), *reads))
+
+
+def milliseconds(time: Any) -> int:
+    """The server's TIME in ms since the epoch."""
+    seconds, microseconds = time
+    return int(seconds) * 1000 + int(microseconds) // 1000
 
 
 def is_dead(state: Mapping[str, bytes | None], now_ms: int, max_attempts: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from compactor.claims import Claim
 from compactor.commands.command import Command, number, session_keys, text
-from compactor.commands.dead import ATTEMPTS_USED_UP, is_dead
+from compactor.commands.dead import ATTEMPTS_USED_UP, is_dead, milliseconds
 from compactor.commands.tenants import DEFAULT, tenant_of
 from compactor.models import SessionId
 from compactor.records import ENCODINGS
@@ -71,8 +71,7 @@ def read_seen(namespace: str, sessions: Sequence[SessionId], *, max_attempts: in
         reads += [("HMGET", state, *_FIELDS), ("PTTL", state)]
 
     def parse(replies: list[Any]) -> list[Seen]:
-        seconds, microseconds = replies[0]
-        now_ms = int(seconds) * 1000 + int(microseconds) // 1000
+        now_ms = milliseconds(replies[0])
         rows = zip(sessions, replies[1::2], replies[2::2], strict=True)
         return [
             _seen(session, dict(zip(_FIELDS, values, strict=True)), max(0, int(left)) / 1000, now_ms, max_attempts)

@@ -1,0 +1,91 @@
+"""`compactor retry SESSION... | --all`: dead sessions get new attempts and are queued again."""
+
+from __future__ import annotations
+
+import json as json_lib
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from compactor.cli.app import app
+from compactor.cli.console import Json, print_json, stderr, stdout
+from compactor.cli.reading import not_found
+from compactor.client import Compactor
+from compactor.commands.command import session_keys
+from compactor.commands.dead import Dead, revive
+from compactor.commands.read import read_state
+from compactor.dead_list import dead_sessions
+from compactor.effects import run
+from compactor.exceptions import CompactorError, ConfigurationError, SessionDamagedError, StoreUnavailableError
+from compactor.judging import kept_judgement
+from compactor.model_config import ModelConfig
+from compactor.models import Outcome, SessionId, session_id
+from compactor.records import ENCODINGS
+
+
+@app.command()
+def retry(
+    sessions: Annotated[list[str] | None, typer.Argument(metavar="SESSION...", help="Ids of sessions.")] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="Every session that `compactor dead` lists.")] = False,
+    json: Json = False,
+) -> None:
+    """Queues sessions again, with new attempts, as session.compact() does. Exits with 2 when one could not be.
+
+    Model and window are those that the session's last send was judged by.
+    """
+    if bool(sessions) is everyone:
+        raise ConfigurationError("retry: expected ids of sessions, or --all alone.")
+    given = [session_id(name) for name in dict.fromkeys(sessions or ())]
+    with Compactor.from_env() as memory:
+        names = [each.session for each in _dead(memory)] if everyone else given
+        failed = sum(not _retried(memory, name, json=json) for name in names)
+        _dead(memory)  # what lives again leaves the list
+    if not names and not json:
+        stdout.print(Text("none is dead"))
+    if failed:
+        raise typer.Exit(2)
+
+
+def _dead(memory: Compactor) -> list[Dead]:
+    settings = memory.settings
+    return memory.drive(dead_sessions(settings.namespace, max_attempts=settings.max_attempts))
+
+
+def _retried(memory: Compactor, name: SessionId, *, json: bool) -> bool:
+    """Tells how it went; one that fails keeps no other from its turn, but a server that is away ends them all."""
+    try:
+        outcome = _queue(memory, name)
+    except CompactorError as error:
+        if isinstance(error, StoreUnavailableError) and not isinstance(error, SessionDamagedError):
+            raise
+        stderr.print(Text.assemble(("error ", "bold red"), f"{name}: {error}"), soft_wrap=True)
+        return False
+    if json:
+        print_json({"session": name, **asdict(outcome)})
+    else:
+        stdout.print(Text(f"{name}: {outcome.outcome.value}"))
+    return True
+
+
+def _queue(memory: Compactor, name: SessionId) -> Outcome:
+    """Raises SessionNotFoundError, SchemaVersionError, DispatchError, StoreUnavailableError."""
+    keys = session_keys(memory.settings.namespace, name)
+    judged = memory.drive(run(read_state(keys, ENCODINGS[0]))).judged
+    if memory.drive(run(revive(keys))) == "gone":
+        raise not_found()
+    return memory.session(name, _config(judged)).compact()
+
+
+def _config(judged: bytes) -> ModelConfig:
+    """The model that a session was judged by last."""
+    if kept_judgement(judged) is None:
+        raise ConfigurationError("session: no send of it was judged yet; its next prepare queues it when it is due.")
+    kept: dict[str, Any] = json_lib.loads(judged)
+    return ModelConfig(
+        kept["model"],
+        context_limit_tokens=kept["limit"],
+        context_strategy=kept["strategy"],
+        encoding=kept["encoding"],
+    )
