@@ -68,7 +68,7 @@ def test_a_session_that_crashes_every_attempt_is_listed_with_the_place_and_comes
         session = ward.session("dead/poisoned")
         ward.set("dead/poisoned", last="{no json")  # a bug of ours: the snapshot cannot be read
         assert session.prepare().verdict.compaction == "queued"
-        row = wait_until(lambda: ward.dead().get("dead/poisoned") or _poke(session), seconds=40, what="its death")
+        row = wait_until(lambda: _found_dead(ward, session), seconds=40, what="its death")
         assert row["reason"].startswith("JSONDecodeError at ")
         assert row["attempts"] == ward.settings.max_attempts
         assert "CompactionCrashed" in worker.tail(20_000)
@@ -85,9 +85,10 @@ def test_a_session_that_crashes_every_attempt_is_listed_with_the_place_and_comes
         assert session.status().attempts == 0
 
 
-def _poke(session: Session) -> None:
-    """A bot goes on: its sends queue the next attempt after each pause."""
+def _found_dead(ward: Ward, session: Session) -> dict[str, Any] | None:
+    """The bot goes on: its sends queue the next attempt after each pause."""
     session.prepare()
+    return ward.dead().get("dead/poisoned")
 
 
 def test_a_crash_gives_the_claim_back_before_its_lease_ends(ward: Ward, tmp_path: Path) -> None:

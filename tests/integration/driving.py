@@ -18,7 +18,7 @@ def answered(flow: Flow[T], store: StoreClient) -> T:
             assert isinstance(effect, Run)
             try:
                 answer = store.run(effect.command)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 # why: the flow decides what an error means
                 effect = flow.throw(error)
             else:
                 effect = flow.send(answer)
