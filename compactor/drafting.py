@@ -7,7 +7,7 @@ may pass leaves the result as it is below the ceiling; above it, a provisional e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from compactor.exceptions import (
@@ -21,7 +21,8 @@ from compactor.extract import extract
 from compactor.formats.openai import media_of, text_of, with_text
 from compactor.models import Kind, Message, Replacement, recall_id
 from compactor.planning import Item, Plan, Snapshot
-from compactor.prompts import LARGEST_SHARE, PROMPT_VERSION, Summary, SummaryRequest, says_something
+from compactor.prompts import LARGEST_SHARE, PROMPT_VERSION, Summary, SummaryRequest
+from compactor.replies import says_something
 from compactor.tokens import Encode, count_message, count_text
 from compactor.wording import Wording, tool_name, wording_for
 
@@ -179,17 +180,18 @@ class _Writer:
     def settle(self, item: Item, answer: Summary | SummarizerError, limits: Limits) -> None:
         """Takes the model's answer for one item, whatever it is."""
         if isinstance(answer, Summary) and not says_something(answer.text):
+            spent_in, spent_out = answer.spent_in, answer.spent_out
             answer = SummarizerReplyRejected("empty")
+            answer.spent_in, answer.spent_out = spent_in, spent_out
+        self.draft.spent_in += answer.spent_in
+        self.draft.spent_out += answer.spent_out
         if isinstance(answer, Summary):
             self.draft.model, self.draft.prompt_version = answer.model, PROMPT_VERSION
-            self.draft.spent_in += answer.spent_in
-            self.draft.spent_out += answer.spent_out
             self.add(self.summarised(item, answer) or self.extracted(item))
         elif isinstance(answer, SummarizerPermanent):
             self.add(self.extracted(item))
         else:
-            if self.draft.failure is None or isinstance(answer, SummarizerMisconfigured):
-                self.draft.failure = Failure(answer.code, isinstance(answer, SummarizerTransient), answer.retry_after)
+            self.draft.failure = _worse(self.draft.failure, answer)
             if limits.over:
                 self.add(self.extracted(item, provisional=True))
             else:
@@ -247,6 +249,14 @@ class _Writer:
         if after > LARGEST_SHARE * message.tokens and not (kind is Kind.POINTER and after < message.tokens):
             return None
         return Replacement(message.position, value, kind, message.tokens, after, provisional)
+
+
+def _worse(known: Failure | None, error: SummarizerError) -> Failure:
+    """The failure to tell of: wrong settings before what may pass, else the first, with the longest pause asked for."""
+    if known is None or isinstance(error, SummarizerMisconfigured):
+        return Failure(error.code, isinstance(error, SummarizerTransient), error.retry_after)
+    waits = [wait for wait in (known.retry_after, error.retry_after) if wait is not None]
+    return replace(known, retry_after=max(waits, default=None))
 
 
 def _head(item: Item, words: Wording) -> str:

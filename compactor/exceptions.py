@@ -10,16 +10,18 @@
     │   └── RecallExpiredError     the session lives, but this original does not (any more)
     ├── StoreUnavailableError      Redis did not answer, or refused
     │   └── SessionDamagedError    part of a session is missing in Redis, or unreadable
+    │       └── SessionEvictedError    its parts disagree: one was evicted or deleted from outside
     ├── SchemaVersionError         a newer release wrote the session; this one must not write to it
     ├── DispatchError              the task could not be published to the broker
     ├── EmbeddedServerError        no server binary, or it did not start
     └── SummarizerError            the model gave no usable summary; `.code` names the reason
         ├── SummarizerTransient    may work later: retried
-        │   ├── SummarizerRateLimited, SummarizerTimeout, SummarizerUnreachable, SummarizerServerError
+        │   └── SummarizerRateLimited, SummarizerTimeout, SummarizerUnreachable, SummarizerServerError,
+        │       SummarizerBreakerOpen  the server failed several times in a row: not called for a while
         ├── SummarizerMisconfigured  wrong key, model or address: nothing works until it is set right
         │   └── SummarizerUnauthorized, SummarizerNotFound
         └── SummarizerPermanent    will not work for this text
-            └── SummarizerRefused, SummarizerRequestRejected, SummarizerReplyRejected
+            └── SummarizerRefused, SummarizerRequestRejected, SummarizerTooLong, SummarizerReplyRejected
 
 Messages never contain conversation text, arguments or secrets: ids, numbers and codes only.
 """
@@ -80,6 +82,10 @@ class SchemaVersionError(CompactorError):
         super().__init__(detail)
 
 
+class SessionEvictedError(SessionDamagedError):
+    """The parts of a session disagree: Redis evicted one, or somebody deleted it."""
+
+
 class DispatchError(CompactorError):
     """The broker did not take the task; the claim was released and a later send tries again."""
 
@@ -88,10 +94,13 @@ class EmbeddedServerError(CompactorError):
     """The embedded server could not be found or started."""
 
 
-def _again(kind: type[SummarizerError], detail: str, retry_after: float | None) -> SummarizerError:
+OUT_OF_TIME = "deadline"  # the detail of a SummarizerTimeout that is our own deadline's, not the server's
+
+
+def _again(kind: type[SummarizerError], detail: str, figures: tuple[float | None, int, int]) -> SummarizerError:
     """Builds an error anew: pickle would call the class with its finished text."""
     error = kind(detail)
-    error.retry_after = retry_after
+    error.retry_after, error.spent_in, error.spent_out = figures
     return error
 
 
@@ -99,7 +108,8 @@ class SummarizerError(CompactorError):
     """The model gave no usable summary.
 
     `code` is a short fixed word, safe to show anywhere; `retry_after` is the pause in seconds that
-    the server asked for, or None.
+    the server asked for, or None; `spent_in` and `spent_out` are the tokens that calls without a
+    usable reply cost, as the server reports them.
     """
 
     code = "summarizer_error"
@@ -108,9 +118,11 @@ class SummarizerError(CompactorError):
         super().__init__(f"{self.code}: {detail}" if detail else self.code)
         self.detail = detail
         self.retry_after = retry_after
+        self.spent_in = 0
+        self.spent_out = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (type(self), self.detail, self.retry_after)
+        return _again, (type(self), self.detail, (self.retry_after, self.spent_in, self.spent_out))
 
 
 class SummarizerTransient(SummarizerError):
@@ -143,6 +155,12 @@ class SummarizerServerError(SummarizerTransient):
     code = "server_error"
 
 
+class SummarizerBreakerOpen(SummarizerTransient):
+    """The model server failed several times in a row; it is not called until a pause is over."""
+
+    code = "breaker_open"
+
+
 class SummarizerMisconfigured(SummarizerError):
     """The settings of the model server are wrong: every request fails until they are changed."""
 
@@ -171,6 +189,12 @@ class SummarizerRequestRejected(SummarizerPermanent):
     """Another HTTP 4xx."""
 
     code = "request_rejected"
+
+
+class SummarizerTooLong(SummarizerPermanent):
+    """The text is over the model's window, also in smaller pieces."""
+
+    code = "too_long"
 
 
 class SummarizerRefused(SummarizerPermanent):

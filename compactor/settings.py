@@ -51,6 +51,8 @@ class Settings(BaseSettings):
     summarizer_context_limit: int = Field(32, gt=0, description="K tokens of the summarizer's own window")
     call_connect_timeout: Seconds = 5.0
     call_timeout: Seconds = 30.0
+    breaker_failures: int = Field(5, ge=1, description="failures of the model server in a row that open its breaker")
+    breaker_pause: Seconds = 30.0
     compaction_deadline: Seconds = 60.0
     claim_lease: Seconds = 90.0
     queue_patience: Seconds = 900.0

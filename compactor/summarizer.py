@@ -1,53 +1,49 @@
-"""Summaries by any OpenAI-compatible server: parallel calls under one deadline.
-
-One sync client per process, no retries of its own (the task retries). Optional parameters that a
-server rejects are learnt once per server and left out from then on.
-"""
+"""Summaries by a cheap model: the results of a session in parallel, under one deadline."""
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from compactor.breaker import Breaker
+from compactor.completions import Completions
 from compactor.exceptions import (
+    OUT_OF_TIME,
     ConfigurationError,
     SummarizerError,
-    SummarizerNotFound,
-    SummarizerRateLimited,
-    SummarizerRefused,
     SummarizerReplyRejected,
-    SummarizerRequestRejected,
     SummarizerServerError,
     SummarizerTimeout,
-    SummarizerUnauthorized,
-    SummarizerUnreachable,
+    SummarizerTooLong,
 )
-from compactor.prompts import OUTPUT_ALLOWANCE, Reply, Summary, SummaryRequest, pieces, prompt, read_reply
+from compactor.json_values import is_array, is_object
+from compactor.prompts import OUTPUT_ALLOWANCE, Summary, SummaryRequest, pieces, prompt
+from compactor.replies import Reply, read_reply
 from compactor.settings import Settings
-from compactor.tokens import Encode
-
-if TYPE_CHECKING:
-    import openai
+from compactor.tokens import Encode, count_messages
 
 MAX_PARALLEL: Final = 32
+SMALLEST_WINDOW: Final = 2_048  # tokens that are believed of a server's complaints
 _SMALLEST_OUTPUT: Final = 300  # tokens of room for a reply
-_TOO_LONG: Final = re.compile(r"(?i)context.length|too (?:large|long)|reduce the length|maximum context")
-_SHORTEST_CALL: Final = 0.5  # seconds; with less left no call is started
+_MORE_ROOM: Final = 4  # times the room, for a model whose thoughts took it up
+_OUT_OF_ROOM: Final = frozenset({"cut_off", "reasoning_only", "empty"})
+_LEAST_CUT: Final = 512  # tokens; servers that do not count what they had cached report less than any window holds
 
 
 class ModelSummarizer:
     """Calls the cheap model for each request of a session, all in parallel.
 
-    Thread-safe; the client is made at first use, after a fork.
+    Thread-safe; connects at first use, after a fork. With a breaker, a server that keeps failing is
+    left alone for a while. Raises ConfigurationError without a model or its SDK.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, breaker: Breaker | None = None) -> None:
         if settings.summarizer_model is None:
             raise ConfigurationError("summarizer_model: set COMPACTOR_SUMMARIZER_MODEL to the cheap model's name.")
         if find_spec("openai") is None:
@@ -55,11 +51,11 @@ class ModelSummarizer:
                 "summarizer_model: is set, but the openai package is not installed. pip install 'compactor[worker]', "
                 "or unset COMPACTOR_SUMMARIZER_MODEL to work with extracts."
             )
-        self._settings = settings
         self._model = settings.summarizer_model
-        self._client: openai.OpenAI | None = None
-        self._lock = threading.Lock()
-        self._options: dict[str, Any] = {"limit": "max_completion_tokens", "temperature": 0, "json": True}
+        self._completions = Completions(settings, self._model)
+        self._breaker = breaker
+        self._window = settings.summarizer_context_limit * 1000
+        self._thinks = False
 
     def __call__(
         self,
@@ -80,7 +76,7 @@ class ModelSummarizer:
                     return
                 ended.put((index, self._answer(requests[index], encode, deadline)))
 
-        # Daemon threads: a server that drips bytes outlives every socket timeout, and must not keep a stop waiting.
+        # Daemon threads: a call that hangs must not keep a stop waiting.
         for _ in range(min(MAX_PARALLEL, len(requests))):
             threading.Thread(target=work, daemon=True, name="summarize").start()
         return self._collect(requests, ended, deadline, done)
@@ -102,156 +98,103 @@ class ModelSummarizer:
             done(index, answer)
         for index in range(len(requests)):
             if index not in answers:
-                answers[index] = SummarizerTimeout("deadline")
+                answers[index] = SummarizerTimeout(OUT_OF_TIME)
                 done(index, answers[index])
         return [answers[index] for index in range(len(requests))]
 
     def _answer(self, request: SummaryRequest, encode: Encode, deadline: float) -> Summary | SummarizerError:
+        call = _Call(encode, deadline)
         try:
-            parts = pieces(request, window=self._settings.summarizer_context_limit * 1000, encode=encode)
-            found = [self._summary(part, encode, deadline) for part in parts]
+            texts = self._texts(request, call)
         except SummarizerError as error:
+            error.spent_in, error.spent_out = call.spent_in, call.spent_out
             return error.with_traceback(None)
         except Exception as error:  # noqa: BLE001 # why: an odd reply must end as an answer, and quote nothing
             return SummarizerServerError(type(error).__name__)
-        return Summary(
-            "\n".join(part.text for part in found),
-            self._model,
-            sum(part.spent_in for part in found),
-            sum(part.spent_out for part in found),
-        )
+        return Summary("\n".join(texts), self._model, call.spent_in, call.spent_out)
 
-    def _summary(self, request: SummaryRequest, encode: Encode, deadline: float) -> Summary:
-        completion = self._complete(request, deadline)
-        if isinstance(completion, str):  # the SDK hands out a body that is not JSON as text
-            raise SummarizerServerError("not_json")
-        choices = getattr(completion, "choices", None)
-        if not choices or getattr(choices[0], "message", None) is None:
-            raise SummarizerReplyRejected("no_choices")
-        message = choices[0].message
-        reply = Reply(
-            content=message.content if isinstance(message.content, str) else None,
-            finish_reason=choices[0].finish_reason,
-            refusal=getattr(message, "refusal", None),
-            has_tool_calls=bool(getattr(message, "tool_calls", None) or getattr(message, "function_call", None)),
-        )
-        usage = getattr(completion, "usage", None)
-        return Summary(
-            read_reply(reply, request, encode),
-            self._model,
-            _whole(getattr(usage, "prompt_tokens", 0)),
-            _whole(getattr(usage, "completion_tokens", 0)),
-        )
+    def _texts(self, request: SummaryRequest, call: _Call) -> list[str]:
+        """The summaries of a result's pieces; when the server finds them too long, once more in smaller ones."""
+        window = self._window
+        parts = pieces(request, window=window, encode=call.encode)
+        try:
+            return [self._summary(part, call) for part in parts]
+        except SummarizerTooLong:
+            sent = max(count_messages(prompt(part), call.encode) for part in parts)
+            self._window = min(self._window, max(SMALLEST_WINDOW, min(window, sent) // 2))
+            smaller = pieces(request, window=self._window, encode=call.encode)
+            if smaller == parts:
+                raise
+        return [self._summary(part, call) for part in smaller]
 
-    def _complete(self, request: SummaryRequest, deadline: float) -> Any:
-        """One completion; a rejected optional parameter is dropped, once each."""
-        import openai
+    def _summary(self, part: SummaryRequest, call: _Call) -> str:
+        """One piece's summary; a model that thought instead of answering is asked once more, with more room."""
+        thinks = self._thinks
+        try:
+            return self._ask(part, call, thinking=thinks)
+        except SummarizerReplyRejected as error:
+            if thinks or error.reason not in _OUT_OF_ROOM:
+                raise
+        self._thinks = True
+        return self._ask(part, call, thinking=True)
 
-        messages: Any = prompt(request)
-        client: Any = self._connected()
-        while True:
-            left = deadline - time.monotonic()
-            if left < _SHORTEST_CALL:
-                raise SummarizerTimeout("deadline")
-            options = dict(self._options)
-            try:
-                return client.chat.completions.create(
-                    model=self._model,
-                    messages=messages,
-                    timeout=min(self._settings.call_timeout, left),
-                    **_parameters(options, request),
-                )
-            except openai.BadRequestError as error:
-                if not self._learn(options, str(error)):
-                    raise _bad_request(error) from None
-            except openai.APIError as error:
-                raise reason(error) from None
-            except (ValueError, TypeError):  # a 200 that is not the API's JSON
-                raise SummarizerServerError("not_json") from None
+    def _ask(self, part: SummaryRequest, call: _Call, *, thinking: bool) -> str:
+        messages = prompt(part)
+        room = max(_SMALLEST_OUTPUT, OUTPUT_ALLOWANCE * part.body_tokens)
+        if thinking:
+            room = max(room, min(_MORE_ROOM * room, self._window // 8))
 
-    def _connected(self) -> openai.OpenAI:
-        import openai
+        def create() -> Mapping[str, Any]:
+            return self._completions.create(messages, tokens=room, thinking=thinking, until=call.deadline)
 
-        with self._lock:
-            if self._client is None:
-                key = self._settings.openai_api_key
-                self._client = openai.OpenAI(
-                    api_key=key.get_secret_value() if key else "none",
-                    base_url=self._settings.openai_base_url,
-                    max_retries=0,
-                    timeout=openai.Timeout(self._settings.call_timeout, connect=self._settings.call_connect_timeout),
-                )
-            return self._client
+        body = self._breaker.call(create, until=call.deadline) if self._breaker else create()
+        read = call.spend(body.get("usage"))
+        if _LEAST_CUT <= read < count_messages(messages, call.encode) / 2:
+            raise SummarizerReplyRejected("input_cut")
+        return read_reply(_reply(body), part, call.encode)
 
-    def _learn(self, used: dict[str, Any], text: str) -> bool:
-        """Drops the parameter that a 400 names; False when it names none of ours."""
-        if _TOO_LONG.search(text):  # names the same parameters, but no other spelling helps
-            return False
-        if "max_completion_tokens" in text and used["limit"] == "max_completion_tokens":
-            self._options["limit"] = "max_tokens"
-        elif "max_tokens" in text and used["limit"] == "max_tokens":
-            self._options["limit"] = None
-        elif "response_format" in text and used["json"]:
-            self._options["json"] = False
-        elif "temperature" in text and used["temperature"] is not None:
-            self._options["temperature"] = None
-        else:
-            return False
-        return True
+
+@dataclass(slots=True)
+class _Call:
+    """What the calls for one result share: how to count, until when (monotonic seconds), tokens spent so far."""
+
+    encode: Encode
+    deadline: float
+    spent_in: int = 0
+    spent_out: int = 0
+
+    def spend(self, usage: Any) -> int:
+        """Adds what a server reports; returns the prompt's tokens, 0 when it reports none."""
+        if not is_object(usage):
+            return 0
+        read = _whole(usage.get("prompt_tokens"))
+        self.spent_in += read
+        self.spent_out += _whole(usage.get("completion_tokens"))
+        return read
 
 
 def _whole(value: Any) -> int:
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-def _parameters(options: dict[str, Any], request: SummaryRequest) -> dict[str, Any]:
-    parameters: dict[str, Any] = {}
-    if options["limit"]:
-        parameters[options["limit"]] = max(_SMALLEST_OUTPUT, OUTPUT_ALLOWANCE * request.body_tokens)
-    if options["temperature"] is not None:
-        parameters["temperature"] = options["temperature"]
-    if options["json"]:
-        parameters["response_format"] = {"type": "json_object"}
-    return parameters
+def _reply(body: Mapping[str, Any]) -> Reply:
+    """The first choice of a completion. Raises SummarizerReplyRejected("no_choices")."""
+    choices = body.get("choices")
+    choice = choices[0] if is_array(choices) and choices else None
+    message = choice.get("message") if is_object(choice) else None
+    if not is_object(choice) or not is_object(message):
+        raise SummarizerReplyRejected("no_choices")
+    finish, refusal = choice.get("finish_reason"), message.get("refusal")
+    return Reply(
+        content=_content(message.get("content")),
+        finish_reason=finish if isinstance(finish, str) else None,
+        refusal=refusal if isinstance(refusal, str) else None,
+        has_tool_calls=bool(message.get("tool_calls") or message.get("function_call")),
+    )
 
 
-def _bad_request(error: openai.BadRequestError) -> SummarizerError:
-    code = str(getattr(error, "code", "") or "")
-    return SummarizerRefused("content_filter") if "content_filter" in code else SummarizerRequestRejected("400")
-
-
-def reason(error: openai.APIError) -> SummarizerError:
-    """Our own error for one of the SDK's: a class per reason, a code for text."""
-    import openai
-
-    if isinstance(error, openai.APITimeoutError):
-        return SummarizerTimeout()
-    if isinstance(error, openai.APIStatusError):
-        return _status_reason(error)
-    if isinstance(error, openai.APIConnectionError):
-        return SummarizerUnreachable()
-    return SummarizerServerError("not_json")
-
-
-def _status_reason(error: openai.APIStatusError) -> SummarizerError:
-    status = error.status_code
-    if status >= 500:
-        return SummarizerServerError(str(status), retry_after=_retry_after(error))
-    if status == 429:
-        return SummarizerRateLimited(retry_after=_retry_after(error))
-    kinds: dict[int, type[SummarizerError]] = {
-        401: SummarizerUnauthorized,
-        403: SummarizerUnauthorized,
-        404: SummarizerNotFound,
-        408: SummarizerTimeout,
-    }
-    return kinds.get(status, SummarizerRequestRejected)(str(status))
-
-
-def _retry_after(error: openai.APIStatusError) -> float | None:
-    """Seconds that the server asked to wait, at most 10 minutes."""
-    try:
-        seconds = float(error.response.headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return min(seconds, 600.0) if seconds > 0 else None
+def _content(content: Any) -> str | None:
+    """The text of a message, also of one in parts."""
+    if is_array(content):
+        return "".join(str(part.get("text") or "") for part in content if is_object(part))
+    return content if isinstance(content, str) else None

@@ -13,6 +13,7 @@ from typing import Any
 from celery import Task
 
 from compactor import exceptions
+from compactor.breaker import Breaker
 from compactor.commands import dead
 from compactor.commands.command import session_keys
 from compactor.compaction import Ended, Tools, run_compaction
@@ -49,10 +50,11 @@ def settings() -> Settings:
 def tools() -> Tools:
     """What the core needs, made once per process at the first task, after any fork."""
     read = settings()
+    store = Store(read)
     return Tools(
-        runner=Store(read),
+        runner=store,
         encoder=encoder,
-        summarize=ModelSummarizer(read) if read.has_model else None,
+        summarize=ModelSummarizer(read, Breaker(read, store)) if read.has_model else None,
         clock=time.monotonic,
         now=time.time,
         deadline=read.compaction_deadline,

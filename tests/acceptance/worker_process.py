@@ -18,6 +18,7 @@ SHORT = {
     "visibility_timeout": 6.0,
     "stop_grace": 5.0,
     "max_attempts": 2,
+    "breaker_failures": 1_000,  # the failures of one test are no reason to refuse the calls of another
 }
 
 

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from compactor.encodings import encoder
 from compactor.exceptions import SummarizerPermanent, SummarizerRefused, SummarizerReplyRejected
-from compactor.prompts import Reply, SummaryRequest, read_reply
+from compactor.prompts import SummaryRequest
+from compactor.replies import Reply, read_reply
 from compactor.tokens import count_text
 from tests.unit.conversations import json_values, long_text, text
 
 O200K = "o200k_base"
-REQUEST = SummaryRequest("grep", "{}", "x " * 2_000, "find it", 2_000, 300)
+SOURCE = "12 rows, the last one INC-48213 of 1 and 7; words and secrets of the summary\n" + "x " * 2_000
+REQUEST = SummaryRequest("grep", "{}", SOURCE, "find it", 2_000, 300)
 GOOD = {"outcome": "ok", "facts": [{"label": "ticket", "value": "INC-48213"}], "note": "Found it.", "omitted": "rows"}
 RENDERED = "ok\nticket = INC-48213\nFound it.\n(rows)"
 

@@ -1,0 +1,81 @@
+"""The circuit breaker around the calls to a model server, shared by every worker on the same Redis.
+
+Failures of the server count: 5xx, no answer in time, no connection, no JSON. A rate limit, a wrong
+key or a bad summary is an answer. Without Redis the circuit counts as closed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from compactor.commands.breaker import Admission, Circuit, admit, breaker_key, settle
+from compactor.commands.command import Command
+from compactor.compaction import Runner
+from compactor.exceptions import (
+    OUT_OF_TIME,
+    StoreUnavailableError,
+    SummarizerBreakerOpen,
+    SummarizerError,
+    SummarizerServerError,
+    SummarizerTimeout,
+    SummarizerUnreachable,
+)
+from compactor.settings import Settings
+
+T = TypeVar("T")
+LOOK: Final = 0.1  # seconds between two looks at another call's trial
+_LONGER: Final = 2.0  # times the call timeout: a call is given up by then
+_SERVERS: Final = (SummarizerServerError, SummarizerTimeout, SummarizerUnreachable)
+_log = logging.getLogger("compactor")
+
+
+class Breaker:
+    """Lets calls through, refuses them while the server is down, and lets one try after a pause. Thread-safe."""
+
+    def __init__(self, settings: Settings, runner: Runner) -> None:
+        self._runner = runner
+        self._key = breaker_key(settings.namespace, settings.openai_base_url or "", settings.summarizer_model or "")
+        self._failures = settings.breaker_failures
+        self._pause = settings.breaker_pause
+        self._trial_ms = int(settings.call_timeout * _LONGER * 1000)
+
+    def call(self, function: Callable[[], T], *, until: float) -> T:
+        """What `function` returns or raises. Raises SummarizerBreakerOpen instead of calling a server that is down.
+
+        While another call tries a server after its pause, this one waits for the answer, at most until
+        `until` (monotonic seconds).
+        """
+        admission = self._admitted(until)
+        try:
+            answer = function()
+        except SummarizerError as error:
+            self._tell(admission, answered=not isinstance(error, _SERVERS) or error.detail == OUT_OF_TIME)
+            raise
+        self._tell(admission, answered=True)
+        return answer
+
+    def _admitted(self, until: float) -> Admission:
+        while True:
+            admission = self._run(admit(self._key, trial_ms=self._trial_ms), Admission(Circuit.CLOSED))
+            if admission.circuit in (Circuit.CLOSED, Circuit.TRIAL):
+                return admission
+            if admission.circuit is Circuit.OPEN or time.monotonic() + LOOK > until:
+                raise SummarizerBreakerOpen(retry_after=min(admission.wait_ms / 1000, self._pause))
+            time.sleep(LOOK)
+
+    def _tell(self, admission: Admission, *, answered: bool) -> None:
+        """Reports how a call ended; a good call on a closed circuit without failures has nothing to report."""
+        if answered and admission.circuit is Circuit.CLOSED and not admission.failures:
+            return
+        told = settle(self._key, answered=answered, failures=self._failures, pause_ms=int(self._pause * 1000))
+        if self._run(told, default=False):
+            _log.warning("summarizer: the model server fails; its calls pause for %g s", self._pause)
+
+    def _run(self, command: Command[T], default: T) -> T:
+        try:
+            return self._runner.run(command)
+        except StoreUnavailableError:
+            return default

@@ -1,0 +1,89 @@
+"""What a model server's error means: our class for it, read from status and wording alike.
+
+Servers and gateways word the same fault differently, and wrap one status in another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from compactor.exceptions import (
+    SummarizerError,
+    SummarizerNotFound,
+    SummarizerRateLimited,
+    SummarizerRefused,
+    SummarizerRequestRejected,
+    SummarizerServerError,
+    SummarizerTimeout,
+    SummarizerTooLong,
+    SummarizerUnauthorized,
+)
+
+LONGEST_WAIT: Final = 600.0  # seconds that a server may ask for
+_READ: Final = 4_000  # characters of an error body
+_TOO_LONG: Final = re.compile(
+    r"(?i)context[_ ]?(?:length|window|size)|exceed_context|reduce the length|request entity too large"
+    r"|(?:prompt|input|request|messages?)\b.{0,20} too (?:large|long)"
+    r"|maximum (?:context|prompt|model|input) length|token count .{0,40}exceeds"
+    r"|too many (?:input )?tokens|input length|model token limit|input tokens? exceed|tokens?`? (?:\+|must be <=)"
+    r"|prompt.{0,12} exceeds?\b|(?:prompt|输入|内容|上下文).{0,12}(?:超长|过长|超出|超过)"
+)
+_FILTERED: Final = re.compile(r"(?i)content[_ ]?filter|content management policy|responsible ?ai ?policy")
+_OF_THE_OUTPUT: Final = re.compile(r"(?i)max_(?:completion_)?tokens.{0,20}too large|completion tokens, whereas")
+
+
+def is_too_long(text: str) -> bool:
+    """Whether an error says, in one of many wordings, that the prompt is over the model's window."""
+    return _TOO_LONG.search(text[:_READ]) is not None and not is_about_output(text)
+
+
+def is_about_output(text: str) -> bool:
+    """Whether an error says that more output was asked for than the model can write."""
+    return _OF_THE_OUTPUT.search(text[:_READ]) is not None
+
+
+def provider_error(status: int, text: str, *, retry_after: float | None = None) -> SummarizerError:
+    """Our error for an HTTP status (or a code in its place) and the body that came with it."""
+    if status == 413 or (status not in (401, 403, 404) and is_too_long(text)):
+        return SummarizerTooLong(str(status))
+    if status >= 500:
+        return SummarizerServerError(str(status), retry_after=retry_after)
+    if status == 429:
+        return SummarizerRateLimited(retry_after=retry_after)
+    if status == 400 and _FILTERED.search(text[:_READ]):
+        return SummarizerRefused("content_filter")
+    kinds: dict[int, type[SummarizerError]] = {
+        401: SummarizerUnauthorized,
+        403: SummarizerUnauthorized,
+        404: SummarizerNotFound,
+        408: SummarizerTimeout,
+    }
+    return kinds.get(status, SummarizerRequestRejected)(str(status))
+
+
+def retry_after(headers: Mapping[str, str], *, now: float) -> float | None:
+    """Seconds that a server asked to wait, at most 10 minutes; `now` is Unix time, for servers that name a date."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        try:
+            seconds = float(value) * unit
+        except ValueError:
+            seconds = _until(value, now)
+        if 0 < seconds < float("inf"):
+            return min(seconds, LONGEST_WAIT)
+    return None
+
+
+def _until(date: str, now: float) -> float:
+    """Seconds until an HTTP date; 0 when it is none."""
+    try:
+        when = parsedate_to_datetime(date)
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+        return (when - datetime.fromtimestamp(now, UTC)).total_seconds()
+    except (ValueError, OverflowError):
+        return 0.0
