@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -88,13 +88,16 @@ class TenantLedger:
         began, total, cursor = self._clock(), seen.read, seen.cursor
         while True:
             page = yield from run(tenants.read_sizes(self._namespace, self._tenant, cursor))
-            true = yield from run(tenants.read_true_sizes(self._namespace, list(page.sizes)))
-            wrong = [Correction(each, old, true[each]) for each, old in page.sizes.items() if old != true[each]]
-            if wrong:
-                total = yield from run(tenants.correct(self._namespace, self._tenant, wrong, life_ms=self._life_ms))
+            if page.sizes:
+                total = yield from self._corrected(page.sizes)
             cursor = page.cursor
             if not cursor or total + size <= self._limit or self._clock() - began >= SWEEP_TIME:
                 return self._keep(Total(total, self._clock(), 0, began, cursor))
+
+    def _corrected(self, sizes: Mapping[SessionId, int]) -> Flow[int]:
+        true = yield from run(tenants.read_true_sizes(self._namespace, list(sizes)))
+        wrong = [Correction(each, old, true[each]) for each, old in sizes.items() if old != true[each]]
+        return (yield from run(tenants.correct(self._namespace, self._tenant, wrong, life_ms=self._life_ms)))
 
     def _keep(self, total: Total) -> Total:
         self._book.totals[self._tenant] = total
