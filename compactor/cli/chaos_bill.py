@@ -1,0 +1,79 @@
+"""Which model calls were paid twice, and which ones the faults put at risk."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from compactor.cli.chaos_injector import Hit
+from compactor.cli.chaos_journal import Record
+from compactor.cli.chaos_model import Call
+from compactor.formats.openai import text_of
+from compactor.models import Code, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """Model calls of a run: those that gave a summary, those that did not, those for a content that had one.
+
+    `at_risk` counts the calls whose compaction was under way in a worker that a fault hit: these
+    may have to be made again. `unexplained` counts repeats of calls that were not.
+    """
+
+    calls: int
+    failed: int
+    twice: int
+    at_risk: int
+    unexplained: int
+
+
+def bill(
+    calls: Sequence[Call],
+    hits: Sequence[Hit],
+    records: Sequence[Record],
+    runs: Mapping[str, Sequence[Outcome]],
+    *,
+    lease: float,
+) -> Bill:
+    """Compares the model's own account with the audit of the sessions; `lease` in seconds ends every compaction."""
+    good = [call for call in calls if call.answered]
+    settled = _settled(records, runs)
+    at_risk = [_is_cut(call, (*settled.get(call.content, ()), call.began + lease), hits) for call in good]
+    last: dict[str, bool] = {}
+    repeats: list[bool] = []
+    for call, risk in zip(good, at_risk, strict=True):
+        if call.content in last:
+            repeats.append(last[call.content])
+        last[call.content] = risk
+    return Bill(len(good), len(calls) - len(good), len(repeats), sum(at_risk), repeats.count(False))
+
+
+def _is_cut(call: Call, ends: Sequence[float], hits: Sequence[Hit]) -> bool:
+    """Whether a fault hit the worker between a call and the swap that brought its summary in."""
+    end = min(at for at in ends if at >= call.began)
+    return any(call.slot in hit.slots and hit.began <= end and hit.ended >= call.began for hit in hits)
+
+
+def _settled(records: Sequence[Record], runs: Mapping[str, Sequence[Outcome]]) -> dict[str, list[float]]:
+    """For each tool result, by the hash that the prompt carries, when a compaction replaced it."""
+    at: dict[tuple[str, int], float] = {
+        (session, position): run.at
+        for session, outcomes in runs.items()
+        for run in outcomes
+        if run.outcome is Code.APPLIED
+        for position in run.positions
+    }
+    found: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        for entry in record.entries:
+            for position, message in zip(entry.positions, entry.messages, strict=False):
+                if (entry.session, position) in at and message.get("role") == "tool":
+                    found[_content(message)].append(at[entry.session, position])
+    return found
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    return blake2b(text_of(message).encode("utf-8", "replace"), digest_size=8).hexdigest()

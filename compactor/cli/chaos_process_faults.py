@@ -1,0 +1,89 @@
+"""Faults of processes and of the model: workers and bots killed, stopped, frozen; answers that are none."""
+
+from __future__ import annotations
+
+import signal
+import time
+from random import Random
+
+from compactor.cli.chaos_server_faults import EVERYBODY, NO_WORKER, Slots, seen
+from compactor.cli.chaos_stage import Stage
+from compactor.embedded import Child
+
+
+def worker_killed(stage: Stage, random: Random) -> Slots | None:
+    """SIGKILL to a worker, whatever it does."""
+    slot = random.choice(EVERYBODY)
+    child = stage.workers.running(slot)
+    if child is None:
+        return None
+    child.process.kill()
+    return (slot,)
+
+
+def worker_killed_in_call(stage: Stage, random: Random) -> Slots | None:
+    """SIGKILL to a worker that waits for the model."""
+    found = _calling(stage, random)
+    if found is None:
+        return None
+    slot, child = found
+    child.process.kill()
+    return (slot,)
+
+
+def worker_stopped(stage: Stage, random: Random) -> Slots | None:
+    """SIGTERM: it ends its work, and another starts."""
+    slot = random.choice(EVERYBODY)
+    child = stage.workers.running(slot)
+    if child is None:
+        return None
+    child.process.terminate()
+    return (slot,) if seen(lambda: child.process.poll() is not None, 10) else None
+
+
+def worker_paused(stage: Stage, random: Random) -> Slots | None:
+    """A worker freezes in a call to the model, and wakes when its lease is over and others have its work."""
+    found = _calling(stage, random)
+    if found is None:
+        return None
+    slot, child = found
+    child.process.send_signal(signal.SIGSTOP)
+    try:
+        time.sleep(stage.settings.claim_lease + 0.3)
+    finally:
+        child.process.send_signal(signal.SIGCONT)
+    return (slot,)
+
+
+def _calling(stage: Stage, random: Random) -> tuple[int, Child] | None:
+    """A worker that waits for the model right now."""
+    found: list[tuple[int, Child]] = []
+
+    def look() -> bool:
+        for slot in random.sample(EVERYBODY, len(EVERYBODY)):
+            child = stage.workers.running(slot)
+            if child is not None and stage.models[slot].in_flight:
+                found.append((slot, child))
+        return bool(found)
+
+    return found[0] if seen(look) else None
+
+
+def bots_killed(stage: Stage, random: Random) -> Slots | None:
+    """SIGKILL to a process of bots, some of them between a call and its result; it starts again."""
+    row = random.choice(range(len(stage.bots)))
+    if not seen(lambda: stage.board.row(row, "open") > 0):
+        return None
+    stage.bots[row].kill()
+    stage.board.clear(row, "open")
+    stage.start_bots(row)
+    return NO_WORKER
+
+
+def misbehaves(stage: Stage, random: Random, manner: str) -> Slots | None:
+    """The model answers one to three calls in one of its bad manners."""
+    before = stage.model.misbehaved[manner]
+    stage.model.arm(manner, random.randint(1, 3))
+    hit = seen(lambda: stage.model.misbehaved[manner] > before, 4)
+    stage.model.disarm()
+    return NO_WORKER if hit else None
