@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from compactor import Code, InvalidMessageError, ModelConfig, compact_messages
+from compactor.json_values import is_object
 from compactor.testing import ModelServer
 from compactor.validity import faults
 from tests.acceptance.conftest import Service
@@ -23,7 +24,7 @@ CHAT: Final = steps(6, tokens=900)
 
 def tool_use(name: str) -> Chat:
     """A call as Anthropic shapes it."""
-    part = {"type": "tool_use", "id": name, "name": "read", "input": {}}
+    part: Chat = {"type": "tool_use", "id": name, "name": "read", "input": {}}
     return {"role": "assistant", "content": [{"type": "text", "text": "reading"}, part]}
 
 
@@ -40,7 +41,7 @@ def unpaired(messages: list[Any]) -> set[str]:
         parts: Any = message["content"] if isinstance(message["content"], list) else []
         wanted = {part["tool_use_id"] for part in parts if part.get("type") == "tool_result"}
         before: Any = messages[order - 1]["content"] if order else []
-        missing |= wanted - {part.get("id") for part in before if isinstance(part, dict)}
+        missing |= wanted - {part.get("id") for part in before if is_object(part)}
     return missing
 
 

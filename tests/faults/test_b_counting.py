@@ -74,7 +74,7 @@ ODD: Final[list[Chat]] = [
     calling(call("a", "f", None)),
     calling(call("a", "f", {"q": 1})),
     calling(call("a", "f", [1, None, {"x": []}])),
-    calling(call(7, None, 3)),
+    calling({"id": 7, "function": {"name": None, "arguments": 3}}),
     assistant(None, tool_calls=None),
     assistant(None, tool_calls={"id": "a"}),
     assistant(None, tool_calls=[None, "call", {"function": None}, {"custom": {"input": "x"}}]),
@@ -186,10 +186,16 @@ def test_b08_a_compaction_that_worked_is_not_followed_by_another(memory: Compact
     assert len(session.compactions()) == 1
 
 
-SCRIPTS: Final = ("错误：没有权限访问该文件夹，请联系管理员。" * 2, "안녕하세요 " * 20, "こんにちは世界" * 9, "मौसम अच्छा है " * 9, "🙂" * 40)
+SCRIPTS: Final = {
+    "Chinese": "错误：没有权限访问该文件夹，请联系管理员。" * 2,
+    "Korean": "안녕하세요 " * 20,
+    "Japanese": "こんにちは世界" * 9,
+    "Hindi": "मौसम अच्छा है " * 9,
+    "emoji": "🙂" * 40,
+}
 
 
-@pytest.mark.parametrize("text", SCRIPTS, ids=["Chinese", "Korean", "Japanese", "Hindi", "emoji"])
+@pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS.keys())
 def test_b09_every_script_is_counted_in_the_encoding_of_its_model(text: str, memory: Compactor) -> None:
     counts = {name: memory.session(f"b09/{name}", ModelConfig(name, 128)).push(user(text)).total for name in MODELS}
     assert counts == {name: recount([user(text)], encoding) for name, encoding in MODELS.items()}

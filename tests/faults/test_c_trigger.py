@@ -8,12 +8,12 @@ from typing import Any, Final
 import pytest
 
 from compactor import Code, Compactor, MessageTooLargeError, ModelConfig, Session
+from compactor.encodings import encoder
 from compactor.models import Fit
 from compactor.prompts import SummaryRequest, pieces
 from compactor.settings import Settings
 from compactor.testing import ModelServer
 from compactor.tokens import count_text
-from compactor.encodings import encoder
 from tests.acceptance.conftest import Service
 from tests.acceptance.scripted_model import requests_with
 from tests.faults.windows import assert_sound, every_window, read, views
@@ -27,8 +27,11 @@ FIXED: Final[dict[str, tuple[list[Chat], str]]] = {
     "system text": ([system(long_text(16_000)), user("hi")], "system_and_tools"),
     "words of users": ([system("s"), *(user(long_text(2_000)) for _ in range(8))], "user_and_assistant_text"),
     "small results": (
-        [user("go"), *(m for n in range(90) for m in (calling(f"c{n}"), result(f"c{n}", f"{n} {long_text(130)}")))]
-        + [assistant("ok")],
+        [
+            user("go"),
+            *(m for n in range(90) for m in (calling(f"c{n}"), result(f"c{n}", f"{n} {long_text(130)}"))),
+            assistant("ok"),
+        ],
         "recent_or_small_results",
     ),
 }
@@ -165,7 +168,7 @@ def test_c05_nothing_but_the_size_starts_a_compaction(memory: Compactor, setting
 
 FAILURES: Final = (
     "Error: permission denied on /srv/x",
-    "Traceback (most recent call last):\n  File \"/srv/a.py\", line 3\nValueError: no such row 4711",
+    'Traceback (most recent call last):\n  File "/srv/a.py", line 3\nValueError: no such row 4711',
     "exit status 2: make: *** [all] Fatal error",
     "错误：没有权限 /srv/x",
     '{"status": "failed", "error": {"code": "E42", "path": "/srv/x"}}',

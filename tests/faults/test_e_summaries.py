@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any, Final
+from uuid import uuid4
 
 import pytest
 
@@ -126,11 +127,11 @@ def test_e04_a_window_full_of_replacements_says_so_and_still_sends(memory: Compa
         assert context.verdict.sent <= context.verdict.ceiling
         if context.verdict.compaction == "queued":
             worker.work("e04")
-    last = session.compactions()[-1]
-    assert (last.outcome, last.reason) in [(Code.EXHAUSTED, "replacements"), (Code.APPLIED, "")]
-    reasons = {outcome.reason for outcome in session.compactions() if outcome.outcome is Code.EXHAUSTED}
-    assert reasons <= {"replacements", "recent_or_small_results", "user_and_assistant_text"}
-    assert session.prepare().verdict.fit is Fit.SHORTENED
+    assert session.compact().outcome is Code.QUEUED
+    ended = worker.work("e04").outcome
+    assert (ended.outcome, ended.reason) == (Code.EXHAUSTED, "replacements")
+    verdicts = [session.prepare().verdict for _ in range(5)]
+    assert {(verdict.compaction, verdict.fit) for verdict in verdicts} == {("held(exhausted)", Fit.SHORTENED)}
 
 
 def test_e05_what_a_replacement_says_outlives_every_later_compaction(memory: Compactor, worker: InlineWorker) -> None:
@@ -148,20 +149,17 @@ RULES: Final = [system("Never delete files."), developer("Use tabs."), user("Nev
 
 
 def test_e06_rules_of_system_and_users_are_never_summarised(modelled: Service) -> None:
-    session = modelled.session("e06", SMALL)
+    name = f"e06-{uuid4().hex[:8]}"
+    session = modelled.memory.session(name, SMALL)
     session.push(RULES)
     said = list(RULES)
     for part in range(3):
         said.append(user(f"And rule {part}: " + long_text(150)))
         session.push([said[-1], *(m for n in range(7) for m in step(n)), plain.assistant("ok")])
         session.compact(wait=20)
-    messages = modelled.memory.session(session_name(session), WIDE).prepare().messages
+    messages = modelled.memory.session(name, WIDE).prepare().messages
     assert [m for m in messages if m["role"] in ("system", "developer", "user")] == said
     assert sum(outcome.items for outcome in session.compactions()) > 10
-
-
-def session_name(session: Session) -> str:
-    return session._flows._reader.session
 
 
 @pytest.mark.parametrize(
@@ -190,7 +188,9 @@ def test_e08_a_summary_is_the_tools_word_and_nobody_elses() -> None:
         assert not said or carries_header(message["content"])
 
 
-SECRETS: Final = "password = hunter2-Zq9\nAWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG\nAuthorization: Bearer eyJhbGciOi.J9"
+SECRETS: Final = (
+    "password = hunter2-Zq9\nAWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG\nAuthorization: Bearer eyJhbGciOi.J9"
+)
 
 
 def test_e09_a_secret_does_not_keep_a_session_from_being_compacted(modelled: Service) -> None:
@@ -203,7 +203,7 @@ def test_e09_a_secret_does_not_keep_a_session_from_being_compacted(modelled: Ser
     assert "hunter2" not in modelled.worker.tail(1_000_000)
 
 
-@pytest.mark.xfail(strict=True, reason="redaction of secrets is not built yet: extracts keep labelled lines as they are")
+@pytest.mark.xfail(strict=True, reason="redaction is not built yet: extracts keep labelled lines as they are")
 def test_e09_a_secret_is_taken_out_of_what_replaces_a_result() -> None:
     chat = [user("env"), calling("a"), plain.result("a", f"{SECRETS}\n{long_text(900)}"), assistant("ok"), user("on")]
     shown = compacted(chat, 1)[2]["content"]
