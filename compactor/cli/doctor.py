@@ -17,6 +17,9 @@ from compactor.cli.broker import Broker
 from compactor.cli.console import Json, print_json, stderr, stdout
 from compactor.cli.reading import NEUTRAL
 from compactor.client import Compactor
+from compactor.commands.counters import EVICTED, read_counters
+from compactor.dead_list import dead_sessions
+from compactor.effects import run
 from compactor.encodings import encoder, vocabulary
 from compactor.exceptions import CompactorError, DispatchError, SummarizerError, SummarizerReplyRejected
 from compactor.prompts import Summary, SummaryRequest
@@ -112,6 +115,7 @@ def _redis(settings: Settings) -> Iterator[Finding]:
         except CompactorError as error:
             yield Finding("configuration", Level.FAILED, str(error), "Look at the server's log.")
     yield _probe(settings)
+    yield from _sessions(settings)
 
 
 def _probe(settings: Settings) -> Finding:
@@ -130,6 +134,27 @@ def _probe(settings: Settings) -> Finding:
     if not same:
         return Finding("storage", Level.FAILED, "a stored message came back changed", "Look for a proxy that rewrites.")
     return Finding("storage", Level.OK, "a message was stored and came back the same")
+
+
+def _sessions(settings: Settings) -> Iterator[Finding]:
+    """Sessions that need somebody; nothing when none does."""
+    try:
+        with Compactor(settings=settings) as memory:
+            dead = memory.drive(dead_sessions(settings.namespace, max_attempts=settings.max_attempts))
+            evicted = memory.drive(run(read_counters(settings.namespace))).get(EVICTED, 0)
+    except CompactorError as error:
+        yield Finding("sessions", Level.FAILED, str(error), "Look at the server's log.")
+        return
+    if dead:
+        text = f"{len(dead)} dead: each attempt to compact them failed"
+        yield Finding(
+            "dead sessions", Level.WARNING, text, "compactor dead lists them, compactor retry queues them again."
+        )
+    if evicted:
+        text = f"{evicted} times a session was found with a part missing"
+        yield Finding(
+            "evicted sessions", Level.WARNING, text, "Set maxmemory-policy noeviction on a server of our own."
+        )
 
 
 def _broker(settings: Settings) -> Iterator[Finding]:
