@@ -46,8 +46,8 @@ _MONEY: Final = re.compile(r"[$€£¥%]")
 # Names of formats and techniques that a summary may describe data by.
 _COMMON: Final = frozenset({
     "base64", "utf-8", "utf8", "utf-16", "ascii85", "sha1", "sha-1", "sha256", "sha-256", "md5", "ipv4", "ipv6",
-    "http2", "mp3", "mp4", "h264", "oauth2", "html5", "css3", "es6", "iso-8859-1", "iso8601", "iso-8601", "latin-1", "x86",
-    "x64", "k8s", "python2", "python3",
+    "http2", "mp3", "mp4", "h264", "oauth2", "html5", "css3", "es6", "iso-8859-1", "iso8601", "iso-8601", "latin-1",
+    "x86", "x64", "k8s", "python2", "python3",
 })  # fmt: skip
 
 
@@ -112,22 +112,23 @@ class Known:
             return found.text in self._days
         if found.kind is Kind.NUMBER:
             return self._has_number(found.text)
-        return self._has_words(found.text)
+        return self._has_words(found)
 
     def _has_number(self, text: str) -> bool:
         return _plain(text) in self._numbers or (
             "," in text and all(_plain(part) in self._numbers for part in text.split(","))
         )
 
-    def _has_words(self, text: str) -> bool:
-        if _apart(text) in self._apart:
+    def _has_words(self, found: Identifier) -> bool:
+        if _apart(found.text) in self._apart:
             return True
-        if _HEX.fullmatch(text):  # the beginning of a long hash, as people shorten them
-            return f"\0{text}" in self._apart
-        runs = _RUN.findall(text)
-        if len(runs) > 3 or not any(run.isalpha() for run in runs):
+        if _HEX.fullmatch(found.text):  # the beginning of a long hash, as people shorten them
+            return f"\0{found.text}" in self._apart
+        runs = _RUN.findall(found.text)
+        if found.kind is not Kind.CODE or len(runs) > 3 or all(map(str.isdigit, runs)):
             return False
-        return re.search("[^a-z0-9]{2,4}".join(f"\0?{run}\0?" for run in runs), self._apart) is not None
+        # `order-48213` of an "Order #48213": the same runs side by side
+        return re.search("[^a-z0-9\0]{1,3}".join(f"\0{run}\0" for run in runs), self._apart) is not None
 
     @cached_property
     def _apart(self) -> str:
