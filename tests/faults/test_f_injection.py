@@ -9,7 +9,8 @@ import pytest
 
 from compactor import Code, compact_messages
 from compactor.encodings import encoder
-from compactor.prompts import SYSTEM, Reply, SummaryRequest, prompt, read_reply
+from compactor.prompts import SYSTEM, SummaryRequest, prompt
+from compactor.replies import Reply, read_reply
 from compactor.testing import Answer, ModelServer, completion
 from compactor.tokens import count_text
 from compactor.wording import ENGLISH, carries_header
