@@ -19,6 +19,7 @@ SHORT = {
     "stop_grace": 5.0,
     "max_attempts": 2,
     "breaker_failures": 1_000,  # the failures of one test are no reason to refuse the calls of another
+    "breaker_pause": 3.0,
 }
 
 
