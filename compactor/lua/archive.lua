@@ -2,8 +2,9 @@
 -- KEYS  the session's eight keys
 -- ARGV  1 owner | then per original: position | compressed record
 -- returns 'ok', 'lost', or 'gone'
-local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner', 'drafted', 'bytes', 'revision')
+local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner', 'drafted', 'bytes', 'revision', 'schema')
 if not claim[5] then return 'gone' end
+if tonumber(claim[6] or 1) > 1 then return 'lost' end -- a newer release has migrated it
 if claim[1] ~= 'running' or claim[2] ~= ARGV[1] then return 'lost' end
 local drafted, bytes = claim[3] or '', tonumber(claim[4] or 0)
 for i = 2, #ARGV, 2 do

@@ -5,7 +5,8 @@
 -- returns 'released' or 'lost'
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner')
+local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner', 'schema')
+if tonumber(claim[3] or 1) > 1 then return 'lost' end -- a newer release has migrated it
 if claim[1] ~= 'running' or claim[2] ~= ARGV[1] then return 'lost' end
 redis.call('HSET', KEYS[1], 'claim', 'idle', 'attempts', 0, 'not_before', now + ARGV[3], 'rearm', ARGV[4],
   'held', ARGV[5], 'last', ARGV[2])
