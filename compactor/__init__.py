@@ -1,7 +1,9 @@
 """Compactor keeps the memory of chat bots and agents inside their model's context window."""
 
-from compactor.client import AsyncCompactor, AsyncSession, Compactor, Session
+from compactor.async_client import AsyncCompactor, AsyncSession
+from compactor.client import Compactor, Session
 from compactor.exceptions import (
+    CompactionNotFoundError,
     CompactorError,
     ConfigurationError,
     DispatchError,
@@ -9,15 +11,18 @@ from compactor.exceptions import (
     InvalidMessageError,
     MessageTooLargeError,
     RecallExpiredError,
+    SchemaVersionError,
     SessionDamagedError,
+    SessionEvictedError,
     SessionNotFoundError,
     StoreUnavailableError,
     SummarizerError,
+    TenantFullError,
     VocabularyError,
 )
 from compactor.message_list import compact_messages
 from compactor.model_config import ModelConfig
-from compactor.models import Code, Compacted, Context, Fit, Outcome, Receipt, Status, Verdict
+from compactor.models import Code, Compacted, Context, Erased, Fit, Outcome, Receipt, Status, Verdict
 from compactor.settings import Settings
 
 __version__ = "0.1.0"
@@ -27,12 +32,14 @@ __all__ = [
     "AsyncSession",
     "Code",
     "Compacted",
+    "CompactionNotFoundError",
     "Compactor",
     "CompactorError",
     "ConfigurationError",
     "Context",
     "DispatchError",
     "EmbeddedServerError",
+    "Erased",
     "Fit",
     "InvalidMessageError",
     "MessageTooLargeError",
@@ -40,13 +47,16 @@ __all__ = [
     "Outcome",
     "RecallExpiredError",
     "Receipt",
+    "SchemaVersionError",
     "Session",
     "SessionDamagedError",
+    "SessionEvictedError",
     "SessionNotFoundError",
     "Settings",
     "Status",
     "StoreUnavailableError",
     "SummarizerError",
+    "TenantFullError",
     "Verdict",
     "VocabularyError",
     "compact_messages",

@@ -8,24 +8,44 @@ from typing import Final, Protocol
 
 from compactor.commands.prepare import Prepared
 from compactor.compaction import read_messages
-from compactor.models import Message
+from compactor.models import Kind, Message
+from compactor.quarantine import readable
+from compactor.repair import Repaired, repair, sound_until
 from compactor.tokens import Encode
 from compactor.view import NO_CUT, Cut
 
 
 @dataclass(frozen=True, slots=True)
 class CachedHistory:
-    """A history as this process last read it, in one encoding, and the view's cut that was sent."""
+    """A history as this process last read it, in one encoding, and the view's cut that was sent.
 
-    revision: int
+    `messages` are in stored order, tombstones included, `lead` of them leading system messages;
+    `chain` is the fingerprint of the originals; the first `sound` of the usable ones are known to be in order.
+    """
+
+    version: int
     offset: int
     messages: tuple[Message, ...]
     cut: Cut = NO_CUT
     size: int = 0
+    chain: bytes = b""
+    sound: int = 0
+    lead: int = 0
     tokens: int = field(init=False)
+    usable: tuple[Message, ...] = field(init=False)
+    problems: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tokens", sum(message.tokens for message in self.messages))
+        whole = all(message.live for message in self.messages)
+        kept, problems = (self.messages, ()) if whole else readable(self.messages)
+        object.__setattr__(self, "usable", tuple(kept))
+        object.__setattr__(self, "problems", problems)
+        object.__setattr__(self, "tokens", sum(message.tokens for message in self.usable))
+        object.__setattr__(self, "sound", sound_until(self.usable, self.sound if whole else 0))
+
+    def in_order(self, encode: Encode, *, mend: bool) -> Repaired:
+        """The usable messages with late answers behind their calls and open calls closed."""
+        return repair(self.usable, encode, start=self.sound, mend=mend)
 
 
 class Histories(Protocol):
@@ -50,13 +70,18 @@ EMPTY: Final = CachedHistory(0, 0, ())
 
 def updated(held: CachedHistory, answer: Prepared, encoding: str, encode: Encode) -> CachedHistory:
     """The held history with what changed since: replaced messages and the new tail."""
-    if not answer.changed and not answer.tail and held.revision == answer.revision:
+    if not answer.changed and not answer.tail and held.version == answer.version:
         return held
     messages = list(held.messages)
-    size = held.size
+    size, sound = held.size, held.sound
     for position, record in answer.changed.items():
-        messages[position - answer.offset] = read_messages([record], position, encoding, encode)[0]
+        new = read_messages([record], position, encoding, encode)[0]
+        if Kind.TOMBSTONE in (new.kind, messages[position - answer.offset].kind):
+            sound = 0
+        messages[position - answer.offset] = new
     if answer.tail:
         messages += read_messages(answer.tail, answer.offset + len(messages), encoding, encode)
         size += sum(len(record.text) for record in answer.tail)
-    return CachedHistory(answer.revision, answer.offset, tuple(messages), held.cut, size)
+    return CachedHistory(
+        answer.version, answer.offset, tuple(messages), held.cut, size, answer.chain, sound, answer.lead
+    )

@@ -1,50 +1,32 @@
-"""Compactor and AsyncCompactor: what a bot developer imports."""
+"""Compactor: what a bot developer imports."""
 
 from __future__ import annotations
 
-import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 from compactor.dispatch import Dispatcher
 from compactor.effects import Compute, Effect, Flow, Pause, Publish, Run
-from compactor.encodings import encoder, encoding_name
-from compactor.histories import LockedCache, LruHistories, UnconfirmedOperations
 from compactor.judging import Request
 from compactor.model_config import ModelConfig
-from compactor.models import Context, Outcome, Receipt, Status, Verdict, session_id
-from compactor.reader import Surroundings
-from compactor.session import SessionFlows, WaitFor
-from compactor.settings import Settings, read_settings
-from compactor.store import AsyncStore, Store
+from compactor.models import Context, Erased, Outcome, Receipt, Status, Verdict, session_id
+from compactor.sending import WaitFor
+from compactor.session import SessionFlows
+from compactor.settings import Settings, choose_settings
+from compactor.store import Store
+from compactor.surroundings import surroundings
 
 T = TypeVar("T")
-
-
-def _surroundings(settings: Settings) -> Surroundings:
-    return Surroundings(
-        settings=settings,
-        histories=LruHistories(settings.cache_bytes),
-        encoding_name=encoding_name,
-        encoder=encoder,
-        clock=time.monotonic,
-        counted=LockedCache(256),
-        unconfirmed=UnconfirmedOperations(time.monotonic),
-        encodings=LockedCache(65_536),
-        now=time.time,
-    )
-
-
-def _settings(settings: Settings | None, redis_url: str | None, broker_url: str | None) -> Settings:
-    return settings or read_settings(redis_url=redis_url, broker_url=broker_url)
 
 
 class Session:
     """One session; made by `Compactor.session`, does no I/O until a method is called."""
 
-    def __init__(self, memory: Compactor, flows: SessionFlows) -> None:
+    def __init__(self, memory: Compactor, flows: SessionFlows, config: ModelConfig) -> None:
         self._memory = memory
         self._flows = flows
+        self._config = config
 
     def push(self, messages: Any, idempotency_key: str | None = None) -> Receipt:
         """Stores one message (dict or SDK object) or a list of them, exactly once.
@@ -68,6 +50,7 @@ class Session:
 
     def prepare(
         self,
+        messages: Any = None,
         *,
         tools: Any = None,
         system: str | None = None,
@@ -75,16 +58,33 @@ class Session:
         max_output_tokens: int | None = None,
         wait: float = 0.0,
         wait_for: WaitFor = "fit",
+        repair: bool | None = None,
     ) -> Context:
         """The messages for one model call, and the verdict on them.
 
+        With `messages`, the caller's own list of the whole conversation: what is new in it is stored,
+        and the answer is for exactly that list, compacted as far as the session is. System messages
+        that open it are this send's system text. Lists that come back from here, lost their head, or
+        are older than what is stored change nothing; one that went another way branches the session.
+
         Over the threshold one caller queues the compaction and goes on at once. `wait` seconds let
         a send that would be shortened wait for the swap; `wait_for="swap"` waits at the threshold
-        too. Raises StoreUnavailableError only when Redis does not answer and this process holds no
-        earlier context of the session.
+        too. `repair` puts late answers behind their calls, closes calls that something else follows
+        and leaves out results without a call; by default in sessions fed by push. Raises
+        InvalidMessageError, and StoreUnavailableError only when Redis does not answer, no list is
+        given, and this process holds no earlier context of the session.
         """
         request = Request(tools, system, response_format, max_output_tokens)
-        return self._memory.drive(self._flows.prepare(request, wait=wait, wait_for=wait_for))
+        return self._memory.drive(
+            self._flows.prepare(request, messages=messages, wait=wait, wait_for=wait_for, repair=repair)
+        )
+
+    def sync(self, messages: Any) -> Receipt:
+        """Stores what is new in the caller's own list, without a send; its system messages are not stored.
+
+        Raises InvalidMessageError, MessageTooLargeError, StoreUnavailableError.
+        """
+        return self._memory.drive(self._flows.sync(messages))
 
     def compact(self, wait: float = 0.0) -> Outcome:
         """Queues a compaction now; with `wait` seconds, waits for its outcome. Raises DispatchError."""
@@ -102,6 +102,39 @@ class Session:
         """Every run of a compaction that ended in more than "no need", oldest first; the newest 1,000."""
         return self._memory.drive(self._flows.compactions())
 
+    def undo(self, compaction_id: str | None = None) -> Outcome:
+        """Brings back what a compaction replaced; without an id, the last one that still stands.
+
+        These messages are not replaced again until `release`. Raises SessionNotFoundError,
+        CompactionNotFoundError.
+        """
+        return self._memory.drive(self._flows.undo(compaction_id))
+
+    def release(self, what: str | Sequence[str]) -> int:
+        """Lets undone messages be replaced again: recall ids, or the compaction's id. Answers how many."""
+        return self._memory.drive(self._flows.release(what))
+
+    def rewind(self, position: int | str) -> int:
+        """Ends the history behind the message at `position` (a recall id or its number).
+
+        What followed leaves the history and stays recallable. Answers how many messages left. Raises
+        SessionNotFoundError, RecallExpiredError.
+        """
+        return self._memory.drive(self._flows.rewind(position))
+
+    def fork(self, new_id: str, at: int | str | None = None) -> Session:
+        """A new session with a copy of this history, up to and with the message `at`; recall ids stay the same.
+
+        Raises ConfigurationError when `new_id` exists, SessionNotFoundError, RecallExpiredError.
+        """
+        new = session_id(new_id)
+        self._memory.drive(self._flows.fork(new, at))
+        return self._memory.session(new, self._config)
+
+    def close_open_calls(self) -> Receipt:
+        """Stores a result that says "interrupted" for each call without one, as after a bot that died."""
+        return self._memory.drive(self._flows.close_open_calls())
+
     def status(self) -> Status:
         """Where the session stands."""
         return self._memory.drive(self._flows.status())
@@ -109,6 +142,10 @@ class Session:
     def clear(self) -> int:
         """Ends the conversation; it stays recallable until the next clear. Returns its number of messages."""
         return self._memory.drive(self._flows.clear())
+
+    def erase(self) -> Erased:
+        """Removes every message, original and draft for good; the audit keeps ids and numbers."""
+        return self._memory.drive(self._flows.erase())
 
 
 class Compactor:
@@ -118,10 +155,10 @@ class Compactor:
         self, redis_url: str | None = None, broker_url: str | None = None, *, settings: Settings | None = None
     ) -> None:
         """Settings come from the environment, the arguments on top. Raises ConfigurationError."""
-        self.settings = _settings(settings, redis_url, broker_url)
+        self.settings = choose_settings(settings, redis_url, broker_url)
         self._store = Store(self.settings)
         self._dispatcher = Dispatcher(self.settings)
-        self._surroundings = _surroundings(self.settings)
+        self._surroundings = surroundings(self.settings)
 
     @classmethod
     def from_env(cls) -> Self:
@@ -130,7 +167,7 @@ class Compactor:
 
     def session(self, name: str, config: ModelConfig) -> Session:
         """A session by its id `tenant/name`; no I/O. Raises ConfigurationError."""
-        return Session(self, SessionFlows(self._surroundings, session_id(name), config))
+        return Session(self, SessionFlows(self._surroundings, session_id(name), config), config)
 
     def drive(self, flow: Flow[T]) -> T:
         """Runs a flow to its answer; errors of an effect are raised inside the flow first."""
@@ -170,126 +207,3 @@ class Compactor:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class AsyncSession:
-    """One session for asyncio; the same methods as `Session`, awaited."""
-
-    def __init__(self, memory: AsyncCompactor, flows: SessionFlows) -> None:
-        self._memory = memory
-        self._flows = flows
-
-    async def push(self, messages: Any, idempotency_key: str | None = None) -> Receipt:
-        """As `Session.push`."""
-        return await self._memory.drive(self._flows.push(messages, idempotency_key))
-
-    async def estimate(
-        self,
-        tools: Any = None,
-        system: str | None = None,
-        response_format: Any = None,
-        max_output_tokens: int | None = None,
-    ) -> Verdict:
-        """As `Session.estimate`."""
-        return await self._memory.drive(
-            self._flows.estimate(Request(tools, system, response_format, max_output_tokens))
-        )
-
-    async def prepare(
-        self,
-        *,
-        tools: Any = None,
-        system: str | None = None,
-        response_format: Any = None,
-        max_output_tokens: int | None = None,
-        wait: float = 0.0,
-        wait_for: WaitFor = "fit",
-    ) -> Context:
-        """As `Session.prepare`."""
-        request = Request(tools, system, response_format, max_output_tokens)
-        return await self._memory.drive(self._flows.prepare(request, wait=wait, wait_for=wait_for))
-
-    async def compact(self, wait: float = 0.0) -> Outcome:
-        """As `Session.compact`."""
-        return await self._memory.drive(self._flows.compact(wait))
-
-    async def recall(self, recall_id: str) -> Any:
-        """As `Session.recall`."""
-        return await self._memory.drive(self._flows.recall(recall_id))
-
-    async def originals(self) -> list[Any]:
-        """As `Session.originals`."""
-        return await self._memory.drive(self._flows.originals())
-
-    async def compactions(self) -> list[Outcome]:
-        """As `Session.compactions`."""
-        return await self._memory.drive(self._flows.compactions())
-
-    async def status(self) -> Status:
-        """As `Session.status`."""
-        return await self._memory.drive(self._flows.status())
-
-    async def clear(self) -> int:
-        """As `Session.clear`."""
-        return await self._memory.drive(self._flows.clear())
-
-
-class AsyncCompactor:
-    """The asyncio client; encodes texts above 16 KB and publishes in a thread."""
-
-    def __init__(
-        self, redis_url: str | None = None, broker_url: str | None = None, *, settings: Settings | None = None
-    ) -> None:
-        """As `Compactor`. Raises ConfigurationError."""
-        self.settings = _settings(settings, redis_url, broker_url)
-        self._store = AsyncStore(self.settings)
-        self._dispatcher = Dispatcher(self.settings)
-        self._surroundings = _surroundings(self.settings)
-
-    @classmethod
-    def from_env(cls) -> Self:
-        """As `Compactor.from_env`."""
-        return cls()
-
-    def session(self, name: str, config: ModelConfig) -> AsyncSession:
-        """A session by its id `tenant/name`; no I/O, not awaited. Raises ConfigurationError."""
-        return AsyncSession(self, SessionFlows(self._surroundings, session_id(name), config))
-
-    async def drive(self, flow: Flow[T]) -> T:
-        """Runs a flow to its answer, awaiting its effects."""
-        try:
-            effect = next(flow)
-            while True:
-                try:
-                    answer = await self._perform(effect)
-                except Exception as error:  # noqa: BLE001 # why: the flow decides what an error means
-                    effect = flow.throw(error)
-                else:
-                    effect = flow.send(answer)
-        except StopIteration as stop:
-            value: T = stop.value
-            return value
-        finally:  # a call that is cancelled or interrupted tells its flow at once
-            flow.close()
-
-    async def _perform(self, effect: Effect) -> Any:
-        match effect:
-            case Run(command):
-                return await self._store.run(command)
-            case Publish(session, owner):
-                return await asyncio.to_thread(self._dispatcher.publish, session, owner)
-            case Pause(seconds):
-                return await asyncio.sleep(seconds)
-            case Compute(work, heavy):
-                return await asyncio.to_thread(work) if heavy else work()
-
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self._store.close()
-        self._dispatcher.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()

@@ -18,10 +18,13 @@ from compactor.commands import claim
 from compactor.commands.command import Command, SessionKeys
 from compactor.commands.read import Stored
 from compactor.drafting import Draft, Limits, Summarize, draft
-from compactor.models import Code, CompactionId, Message, Outcome, Replacement
+from compactor.exceptions import SessionDamagedError
+from compactor.formats.openai import leading_system
+from compactor.models import Code, CompactionId, Kind, Message, Outcome, Replacement
 from compactor.outcomes import to_json
 from compactor.planning import Nothing, Plan, Snapshot, plan
-from compactor.records import PINNED, PROVISIONAL, Record, encode_message
+from compactor.quarantine import readable
+from compactor.records import KEPT, PINNED, PROVISIONAL, SOFT, Record, encode_message
 from compactor.tokens import Encode, count_message
 
 T = TypeVar("T")
@@ -101,9 +104,12 @@ class _Run:
         judged: dict[str, Any] = json.loads(stored.raw["claimed"])
         self.encoding: str = judged["encoding"]
         self.encode = tools.encoder(self.encoding)
-        messages = read_messages(stored.records, stored.state.offset, self.encoding, self.encode)
+        read = read_messages(stored.records, stored.state.offset, self.encoding, self.encode)
+        head = judged.get("head", 0)
+        messages = readable([message for message in read if message.position >= head])[0]
         self.snapshot = Snapshot(messages, judged["fixed"] + sum(message.tokens for message in messages))
-        lead = sum(message.tokens for message in messages[: stored.state.lead])
+        leading = leading_system(message.value for message in messages)
+        lead = sum(message.tokens for message in messages[:leading])
         self.budget = Budget(judged["limit"], judged["threshold"], judged["ceiling"], judged["fixed"] + lead)
 
     def carry_out(self, planned: Plan) -> Ended:
@@ -220,21 +226,31 @@ class _Run:
 
 def read_messages(records: Sequence[Record], offset: int, encoding: str, encode: Encode) -> list[Message]:
     """Stored records as messages, counted in one encoding."""
-    messages: list[Message] = []
-    for index, record in enumerate(records):
-        value = record.value()
-        tokens = record.counted(encoding)
-        messages.append(
-            Message(
-                position=offset + index,
-                value=value,
-                tokens=count_message(value, encode) if tokens is None else tokens,
-                kind=record.kind,
-                provisional=bool(record.flags & PROVISIONAL),
-                pinned=bool(record.flags & PINNED),
-            )
-        )
-    return messages
+    return [_message(record, offset + index, encoding, encode) for index, record in enumerate(records)]
+
+
+def _message(record: Record, position: int, encoding: str, encode: Encode) -> Message:
+    """One record as a message; a tombstone and what cannot be read hold nothing and cost nothing."""
+    kind = record.kind
+    value: Mapping[str, Any] = {}
+    if kind not in (Kind.TOMBSTONE, Kind.CORRUPT):
+        try:
+            value = record.value()
+        except SessionDamagedError:
+            kind = Kind.CORRUPT
+    tokens = record.counted(encoding) if value else 0
+    return Message(
+        position=position,
+        value=value,
+        tokens=count_message(value, encode) if tokens is None else tokens,
+        kind=kind,
+        provisional=bool(record.flags & PROVISIONAL),
+        pinned=bool(record.flags & PINNED),
+        own=record.own,
+        shown=record.shown,
+        soft=bool(record.flags & SOFT),
+        kept=bool(record.flags & KEPT),
+    )
 
 
 def describe(drafted: Draft, snapshot: Snapshot, planned: Plan) -> Outcome:

@@ -7,7 +7,8 @@
     │   └── MessageTooLargeError   a message, or the session with it, is over its size limit
     │       └── TenantFullError    the sessions of the tenant together are at their size limit
     ├── SessionNotFoundError       the session holds nothing under this id (also LookupError)
-    │   └── RecallExpiredError     the session lives, but this original does not (any more)
+    │   ├── RecallExpiredError     the session lives, but this original does not (any more)
+    │   └── CompactionNotFoundError    the session has no applied compaction of this id
     ├── StoreUnavailableError      Redis did not answer, or refused
     │   └── SessionDamagedError    part of a session is missing in Redis, or unreadable
     │       └── SessionEvictedError    its parts disagree: one was evicted or deleted from outside
@@ -61,6 +62,10 @@ class SessionNotFoundError(CompactorError, LookupError):
 
 class RecallExpiredError(SessionNotFoundError):
     """The session lives, but holds no message under this recall id."""
+
+
+class CompactionNotFoundError(SessionNotFoundError):
+    """The session lives, but no applied compaction of it has this id."""
 
 
 class StoreUnavailableError(CompactorError):

@@ -13,17 +13,18 @@ from compactor.commands.prepare import Judgement
 from compactor.exceptions import ConfigurationError
 from compactor.model_config import ModelConfig
 from compactor.models import Fit, Verdict
-from compactor.tokens import PER_REQUEST, Encode, count_json, count_message, json_text
+from compactor.tokens import PER_REQUEST, Encode, count_json, count_messages, json_text
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a caller sends beside the history."""
+    """What a caller sends beside the history; `lead` are the system messages that open its own list."""
 
     tools: Any = None
     system: str | None = None
     response_format: Any = None
     max_output_tokens: int | None = None
+    lead: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         if self.system is not None and not isinstance(self.system, str):
@@ -33,8 +34,12 @@ class Request:
             raise ConfigurationError("max_output_tokens: expected a positive whole number of tokens, for example 4096.")
 
     @property
-    def system_message(self) -> dict[str, str] | None:
-        return None if self.system is None else {"role": "system", "content": self.system}
+    def opening(self) -> tuple[Mapping[str, Any], ...]:
+        """The messages in front of the history; a list that came back begins with the system text already."""
+        if self.system is None:
+            return self.lead
+        given = {"role": "system", "content": self.system}
+        return self.lead if given in self.lead else (given, *self.lead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +56,8 @@ class Fixed:
 
 def count_fixed(request: Request, encode: Encode) -> Fixed:
     """Counts system text, tools and response format."""
-    message = request.system_message
     return Fixed(
-        system=PER_REQUEST + (count_message(message, encode) if message else 0),
+        system=PER_REQUEST + count_messages(request.opening, encode),
         tools=count_json(request.tools, encode) + count_json(request.response_format, encode),
     )
 
@@ -62,7 +66,8 @@ def request_key(request: Request, encoding: str) -> tuple[str, ...]:
     """What the count of a request's fixed part depends on."""
     tools = "" if request.tools is None else json_text(request.tools)
     form = "" if request.response_format is None else json_text(request.response_format)
-    return encoding, "" if request.system is None else f"={request.system}", tools, form
+    opening = "" if not request.lead else json_text(list(request.opening))
+    return encoding, "" if request.system is None else f"={request.system}", tools, form, opening
 
 
 def judge(config: ModelConfig, request: Request, fixed: Fixed, encoding: str) -> Judgement:
@@ -80,13 +85,20 @@ def judge(config: ModelConfig, request: Request, fixed: Fixed, encoding: str) ->
     return Judgement(budget, encoding, json.dumps(kept, separators=(",", ":")).encode())
 
 
+def beginning_at(judgement: Judgement, head: int) -> Judgement:
+    """The judgement of a send whose list begins at position `head`: what stands before is not the worker's to count."""
+    kept = {**json.loads(judgement.json), "head": head}
+    return Judgement(judgement.budget, judgement.encoding, json.dumps(kept, separators=(",", ":")).encode())
+
+
 def kept_judgement(data: bytes) -> Judgement | None:
     """The judgement that a session's last prepare left, or None."""
-    if not data:
+    try:
+        kept: Mapping[str, Any] = json.loads(data)
+        budget = Budget(kept["limit"], kept["threshold"], kept["ceiling"], kept["fixed"])
+        return Judgement(budget, str(kept["encoding"]), data)
+    except (ValueError, KeyError, TypeError):  # none yet, or damaged from outside
         return None
-    kept: Mapping[str, Any] = json.loads(data)
-    budget = Budget(kept["limit"], kept["threshold"], kept["ceiling"], kept["fixed"])
-    return Judgement(budget, str(kept["encoding"]), data)
 
 
 def verdict(
@@ -101,6 +113,7 @@ def verdict(
     sent: int | None = None,
     stable_until: int = 0,
     recounted: bool = False,
+    problems: tuple[str, ...] = (),
 ) -> Verdict:
     """The figures of one send; `history` counts the stored messages, leading system ones included."""
     total = fixed.total + history
@@ -119,6 +132,7 @@ def verdict(
         sent=total if sent is None else sent,
         stable_until=stable_until,
         recounted=recounted,
+        problems=problems,
     )
 
 

@@ -45,6 +45,7 @@ class Kind(IntEnum):
     ELIDED = 5
     FOLD = 6
     TOMBSTONE = 7
+    CORRUPT = 255  # never stored: a record that this release cannot read
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,9 @@ class Message:
     """One live message of a history.
 
     `value` is read-only and equal to what was pushed (or what replaced it), `tokens` its count.
-    `position` counts from the first message ever pushed; in a plain list it is the index.
+    `position` counts from the first message ever pushed; in a plain list it is the index. `own` is
+    the fingerprint of the original, `shown` that of the last replacement. `soft`: its caller may
+    still reword it; `kept`: undone, so not replaced again until released.
     """
 
     position: int
@@ -61,6 +64,10 @@ class Message:
     kind: Kind = Kind.ORIGINAL
     provisional: bool = False
     pinned: bool = False
+    own: bytes = b""
+    shown: bytes = b""
+    soft: bool = False
+    kept: bool = False
 
     @property
     def role(self) -> str:
@@ -69,6 +76,11 @@ class Message:
     @property
     def replaced(self) -> bool:
         return self.kind is not Kind.ORIGINAL
+
+    @property
+    def live(self) -> bool:
+        """Whether it is part of the conversation: neither a tombstone nor unreadable."""
+        return self.kind not in (Kind.TOMBSTONE, Kind.CORRUPT)
 
 
 def recall_id(position: int) -> str:
@@ -120,7 +132,8 @@ class Verdict:
     the figure that threshold, ceiling and percent are compared with. `compaction` is one of
     `not_needed`, `due`, `queued`, `running`, `held(reason)`. `stable_until` counts the first messages
     of the list that no later compaction will change; a view, once it begins, may still leave some out.
-    `problems` is for faults of the pushed list and stays empty so far.
+    `problems` names what is wrong with calls and results, each with a recall id: `open_call@m3`,
+    `late_answer@m7`, `orphan_result@m9`, `corrupt_record@m5`; or `evicted`.
     """
 
     system: int
@@ -177,6 +190,7 @@ class Code(StrEnum):
     SUMMARIZER_FAILED = "summarizer_failed"
     EXHAUSTED = "exhausted"
     DEAD = "dead"
+    UNDONE = "undone"
     QUEUED = "queued"
     RUNNING = "running"
     UNKNOWN = "unknown"
@@ -254,6 +268,19 @@ class Status:
     compactions: int = 0
     expires_in: float = 0.0
     last: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What an `erase` removed: live messages, archived originals, and what was left of the conversation before.
+
+    `audit` counts the audit rows that stay: ids and numbers only.
+    """
+
+    messages: int = 0
+    archived: int = 0
+    cleared: int = 0
+    audit: int = 0
 
 
 @dataclass(frozen=True, slots=True)

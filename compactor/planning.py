@@ -172,7 +172,7 @@ def _candidates(messages: Sequence[Message], history: History) -> list[Item]:
         repeat_of = None
         if text and not media_of(message.value):
             repeat_of = newer.setdefault((call.name, call.arguments, text), message.position)
-        if history.step_of[index].open or history.is_unread(index) or message.pinned:
+        if history.step_of[index].open or history.is_unread(index) or message.pinned or message.kept:
             continue
         if repeat_of == message.position:
             repeat_of = None

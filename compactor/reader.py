@@ -9,8 +9,9 @@ from typing import Final
 from compactor.budget import Budget, budget_for
 from compactor.cached_history import EMPTY, CachedHistory, Histories, Unconfirmed, updated
 from compactor.commands import prepare, read
-from compactor.commands.command import session_keys
-from compactor.commands.prepare import Judgement, Known, Prepared
+from compactor.commands.command import Command, session_keys
+from compactor.commands.prepare import Judgement, Known, Load, Mode, Prepared
+from compactor.commands.sync import Synced
 from compactor.compaction import read_messages
 from compactor.effects import Flow, compute, run
 from compactor.exceptions import ConfigurationError
@@ -37,6 +38,16 @@ class Surroundings:
     unconfirmed: Unconfirmed
     encodings: MutableMapping[str, frozenset[str]]
     now: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a judged read found; `answer` is None for an unknown session."""
+
+    answer: Prepared | None
+    history: CachedHistory
+    recounted: bool = False
+    synced: Synced | None = None
 
 
 class SessionReader:
@@ -97,7 +108,7 @@ class SessionReader:
         messages = yield from compute(
             lambda: read_messages(stored.records, stored.state.offset, self.encoding, encode), heavy=True
         )
-        history = CachedHistory(stored.state.revision, stored.state.offset, tuple(messages))
+        history = CachedHistory(stored.state.version, stored.state.offset, tuple(messages))
         return (yield from self._store_recount(history, stored.state.lead))
 
     def _store_recount(self, history: CachedHistory, lead: int) -> Flow[tuple[int, int]]:
@@ -107,7 +118,7 @@ class SessionReader:
             prepare.recount(
                 self.keys,
                 encoding=self.encoding,
-                revision=history.revision,
+                version=history.version,
                 length=len(history.messages),
                 total=total,
                 lead_tokens=lead_tokens,
@@ -116,29 +127,42 @@ class SessionReader:
         return total, lead_tokens
 
     def look(
-        self, judgement: Judgement, owner: CompactionId, encode: Encode, *, kept: str = "", force: bool = False
-    ) -> Flow[tuple[Prepared | None, CachedHistory, bool]]:
-        """One judged read; the history this process holds is brought up to date by what changed."""
-        recounted = False
+        self,
+        judgement: Judgement,
+        owner: CompactionId,
+        encode: Encode,
+        *,
+        kept: str = "",
+        mode: Mode = "send",
+        load: Load | None = None,
+        first: Command[Synced] | None = None,
+    ) -> Flow[Look]:
+        """One judged read; the history this process holds is brought up to date by what changed.
+
+        `first` is a change to the history that is carried out right before, in the same round trip.
+        """
+        recounted, synced = False, None
         self.encodings()
         held = self.around.histories.get(self.cache_key) or EMPTY
         while True:
-            answer = yield from run(
-                prepare.prepare(
-                    self.keys,
-                    judgement,
-                    owner=owner,
-                    ttl_ms=self.ttl_ms,
-                    known=Known(held.revision, len(held.messages)),
-                    queue_ms=int(self.settings.queue_patience * 1000),
-                    max_attempts=self.settings.max_attempts,
-                    kept=kept,
-                    force=force,
-                )
+            command = prepare.prepare(
+                self.keys,
+                judgement,
+                owner=owner,
+                ttl_ms=self.ttl_ms,
+                known=Known(held.version, len(held.messages)),
+                queue_ms=int(self.settings.queue_patience * 1000),
+                max_attempts=self.settings.max_attempts,
+                kept=kept,
+                mode=mode,
+                load=load,
+                first=first,
             )
+            done, answer = yield from run(command)
+            synced, first = synced or done, None
             if answer is None:
                 self.around.histories.drop(self.cache_key)
-                return None, EMPTY, False
+                return Look(None, EMPTY, synced=synced)
             if answer.whole:
                 held = EMPTY
                 continue
@@ -146,7 +170,7 @@ class SessionReader:
             self.around.unconfirmed.seen(self.session, [record.own for record in answer.tail])
             self.around.histories.put(self.cache_key, held)
             if answer.total is not None:
-                return answer, held, recounted
+                return Look(answer, held, recounted, synced)
             recounted = True
             yield from self._store_recount(held, answer.lead)
 
@@ -155,3 +179,9 @@ class SessionReader:
             sum(len(r.text) for r in answer.tail if r.counted(self.encoding) is None) > HEAVY or len(answer.tail) > MANY
         )
         return (yield from compute(lambda: updated(held, answer, self.encoding, encode), heavy=heavy))
+
+    def current(self) -> Flow[Look]:
+        """The history as it is now, judged by nothing."""
+        encode = yield from self.encoder()
+        judgement = self.judge(Request(), (yield from self.fixed(Request())))
+        return (yield from self.look(judgement, CompactionId(""), encode, mode="look"))

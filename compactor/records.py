@@ -2,8 +2,9 @@
 
 Head, 51 bytes, big endian: version u8 | flags u8 | kind u8 | tokens cl100k u32 | tokens o200k u32 |
 pushed ms u64 | own 8 bytes | shown 8 bytes | chain 16 hex bytes. `own` is the fingerprint of the
-original, `shown` that of what the record shows now, `chain` hashes all originals up to here.
-A token count of 0xFFFFFFFF means "not counted in this encoding".
+original, `shown` that of what last stood here in its place, `chain` hashes the originals up to here
+as they were pushed. A token count of 0xFFFFFFFF means "not counted in this encoding". A tombstone
+is a head alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from hashlib import blake2b
+from hashlib import blake2b, sha1
 from typing import Any, Final, cast
 
 import orjson
@@ -39,6 +40,8 @@ MAX_DEPTH: Final = 250  # orjson stops at 254 levels; every reader must cope wit
 STANDARD_JSON: Final = 1  # flag: written by the standard json module, which must read it too
 PROVISIONAL: Final = 2
 PINNED: Final = 4
+SOFT: Final = 8  # came with a caller's list as its latest user message: that caller may still reword it
+KEPT: Final = 16  # undone: not replaced again until it is released
 
 _HEAD: Final = struct.Struct(">BBBIIQ8s8s16s")
 _PUSHED: Final = struct.Struct(">BBBII")
@@ -68,9 +71,9 @@ class Encoded:
         """The message as it will be read back; the standard writer joins halves of surrogate pairs."""
         return read_json(self.text, self.flags) if self.flags & STANDARD_JSON else self.value
 
-    def pushed(self, tokens: Mapping[str, int]) -> bytes:
+    def pushed(self, tokens: Mapping[str, int], *, soft: bool = False) -> bytes:
         """The part of the head that the pusher knows; the script adds time and fingerprints."""
-        return _PUSHED.pack(VERSION, self.flags, Kind.ORIGINAL, *_slots(tokens))
+        return _PUSHED.pack(VERSION, self.flags | (SOFT if soft else 0), Kind.ORIGINAL, *_slots(tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,11 @@ class Record:
         tokens = self.tokens[ENCODINGS.index(encoding)]
         return None if tokens == NOT_COUNTED else tokens
 
+    @property
+    def pushed_head(self) -> bytes:
+        """The part of the head in front of time and fingerprints."""
+        return _PUSHED.pack(VERSION, self.flags, self.kind, *self.tokens)
+
     def pack(self) -> bytes:
         head = _HEAD.pack(
             VERSION, self.flags, self.kind, *self.tokens, self.pushed_ms, self.own, self.shown, self.chain
@@ -105,12 +113,20 @@ class Record:
         """The same place in the history showing another message; `own` and `chain` stay the original's."""
         return replace(
             self,
-            flags=message.flags | (PROVISIONAL if provisional else 0) | (self.flags & PINNED),
+            flags=message.flags | (PROVISIONAL if provisional else 0) | (self.flags & (PINNED | SOFT)),
             kind=kind,
             tokens=_slots(tokens),
             shown=message.own,
             text=message.text,
         )
+
+
+def read_record(data: bytes) -> Record:
+    """Reads a stored record; a foreign, cut or newer one is quarantined: of kind CORRUPT, its bytes as text."""
+    try:
+        return unpack(data)
+    except SessionDamagedError:
+        return Record(0, Kind.CORRUPT, (0, 0), 0, b"", b"", b"", data)
 
 
 def unpack(data: bytes) -> Record:
@@ -123,6 +139,8 @@ def unpack(data: bytes) -> Record:
     _, flags, kind, cl100k, o200k, pushed_ms, own, shown, chain = _HEAD.unpack_from(data)
     try:
         known = Kind(kind)
+        if known is Kind.CORRUPT:
+            raise ValueError(kind)
     except ValueError:
         raise SessionDamagedError(f"stored record: unknown kind {kind}; a newer release wrote it.") from None
     return Record(flags, known, (cl100k, o200k), pushed_ms, own, shown, chain, data[_HEAD.size :])
@@ -245,6 +263,18 @@ def fingerprint(value: Mapping[str, Any]) -> bytes:
     except TypeError:  # what only the standard writer takes
         seen = json.dumps(visible, sort_keys=True).encode()
     return blake2b(seen, digest_size=8).digest()
+
+
+def chain_of(owns: Iterable[bytes], chain: bytes = b"") -> list[bytes]:
+    """The chained fingerprint behind each original, 16 hex bytes; `chain` is what stands before the first.
+
+    The scripts compute the same: the first 16 hex digits of sha1(chain + own).
+    """
+    chains: list[bytes] = []
+    for own in owns:
+        chain = sha1(chain + own, usedforsecurity=False).hexdigest()[:16].encode()
+        chains.append(chain)
+    return chains
 
 
 def _slots(tokens: Mapping[str, int]) -> tuple[int, int]:

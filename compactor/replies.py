@@ -106,7 +106,7 @@ def _finished(reply: Reply) -> str:
         raise SummarizerRefused
     if reply.has_tool_calls or reply.finish_reason in ("tool_calls", "function_call"):
         raise SummarizerReplyRejected("tool_protocol")
-    text = _without_wrapping(safe(reply.content or ""))
+    text = _without_wrapping(reply.content or "")
     if not text:
         raise SummarizerReplyRejected("cut_off" if reply.finish_reason == "length" else "empty")
     if (reply.finish_reason or "").lower() not in _FINISHED:
@@ -136,7 +136,7 @@ def _without_inventions(said: _Said, known: Known) -> str:
     body = replace(said, outcome=outcome, note=note, facts=tuple(facts), omitted=omitted).text
     if len(invented) > _MOST_INVENTED or not says_something(body):
         raise SummarizerReplyRejected("invented" if invented else "empty")
-    return body
+    return safe(body)
 
 
 def _sentences(text: str, known: Known, invented: set[Identifier]) -> str:

@@ -115,3 +115,8 @@ def read_settings(**values: Any) -> Settings:
 
 def _place(location: tuple[int | str, ...]) -> str:
     return ".".join(map(str, location)) or "order of times"
+
+
+def choose_settings(settings: Settings | None, redis_url: str | None, broker_url: str | None) -> Settings:
+    """The settings given, else those of the environment with these addresses on top. Raises ConfigurationError."""
+    return settings or read_settings(redis_url=redis_url, broker_url=broker_url)

@@ -84,12 +84,20 @@ def _evalsha(command: Command[Any]) -> tuple[Any, ...]:
 def _fill(pipeline: Any, command: Command[Any]) -> None:
     if command.script is not None:
         pipeline.execute_command(*_evalsha(command))
+    if command.then is not None:
+        script, args = command.then
+        pipeline.execute_command("EVALSHA", _SHA1[script], len(command.keys), *command.keys, *args)
     for read in command.reads:
         pipeline.execute_command(*read)
 
 
+def _scripts(command: Command[Any]) -> list[str]:
+    named = (command.script, command.then[0] if command.then else None)
+    return [script for script in named if script is not None]
+
+
 def _is_single(command: Command[Any]) -> bool:
-    return len(command.reads) + (command.script is not None) == 1
+    return len(command.reads) + (command.script is not None) + (command.then is not None) == 1
 
 
 def _single(command: Command[Any]) -> Sequence[Any]:
@@ -129,7 +137,8 @@ class Store:
         return command.parse(replies)
 
     def _load(self, command: Command[Any]) -> None:
-        self.client.script_load(SCRIPTS[command.script or ""])
+        for script in _scripts(command):
+            self.client.script_load(SCRIPTS[script])
 
     def _attempt(self, command: Command[Any]) -> list[Any]:
         if _is_single(command):
@@ -185,7 +194,8 @@ class AsyncStore:
             try:
                 replies = await self._attempt(client, command)
             except NoScriptError:
-                await client.script_load(SCRIPTS[command.script or ""])
+                for script in _scripts(command):
+                    await client.script_load(SCRIPTS[script])
                 replies = await self._attempt(client, command)
         except (RedisError, OSError) as error:
             raise unavailable(error, address(client)) from None

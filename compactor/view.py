@@ -8,22 +8,20 @@ message, and what the model has not read stay. Every shortened message is counte
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from compactor.budget import Budget
+from compactor.carriers import carrier_of, gap_sentence
 from compactor.extract import head_and_tail
 from compactor.formats.openai import RESULT_ROLES, SYSTEM_ROLES, leading_system, media_of, text_of, with_text
 from compactor.history import History, Step, read_history
 from compactor.models import Fit, Message, recall_id
 from compactor.tokens import Encode, count_message
-from compactor.wording import tool_name, wording_for
+from compactor.wording import wording_for
 
 _SMALLEST_RESULT: Final = 200  # characters that a shortened unread result keeps at least
-_SHOWN_IDS: Final = 12
-_SHOWN_TOOLS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +126,8 @@ class _Composer:
             if position not in cut.spared:
                 for index in indexes:
                     dropped[index] = 1
-        for index in range(len(self.messages)):
-            if self.position(index) >= cut.turns:
-                break
-            if self._leaves_with_turn[index]:
+        for index in range(len(self.messages)):  # a late answer stands behind its call, out of the order of positions
+            if self._leaves_with_turn[index] and self.position(index) < cut.turns:
                 dropped[index] = 1
         return dropped
 
@@ -162,30 +158,20 @@ class _Composer:
         return known
 
     def _written(self, gap: Sequence[Step]) -> dict[int, tuple[Mapping[str, Any], int]]:
-        carrier = next((step for step in gap if step.calls and not step.open), None)
+        carrier = carrier_of(gap)
         if carrier is None:
             text = next((step for step in reversed(gap) if not step.calls), None)
             return {} if text is None else {text.start: self._as_is(text.start)}
         carried = {carrier.start: self._as_is(carrier.start)}
         for order, index in enumerate(carrier.answered):
             left_out = self.wording.left_out.format(id=recall_id(self.position(index)))
-            carried[index] = self._with_text(index, left_out if order else self._sentence(gap))
+            carried[index] = self._with_text(
+                index, left_out if order else gap_sentence(gap, self.position, self.wording)
+            )
         return carried
 
     def _as_is(self, index: int) -> tuple[Mapping[str, Any], int]:
         return self.messages[index].value, self.messages[index].tokens
-
-    def _sentence(self, gap: Sequence[Step]) -> str:
-        tools = Counter(tool_name(call.name) for step in gap for call in step.calls)
-        ids = [recall_id(self.position(index)) for step in gap for index in step.answered]
-        shown = ids if len(ids) <= _SHOWN_IDS else [*ids[: _SHOWN_IDS - 1], "…", ids[-1]]
-        names = [f"{name} x{count}" if count > 1 else name for name, count in list(tools.items())[:_SHOWN_TOOLS]]
-        return self.wording.gap.format(
-            messages=sum(len(step.indexes) for step in gap),
-            calls=tools.total(),
-            tools=", ".join(names + (["…"] if len(tools) > _SHOWN_TOOLS else [])),
-            ids=", ".join(shown),
-        )
 
     def _with_text(self, index: int, text: str) -> tuple[Mapping[str, Any], int]:
         """A result holding other text, unless the original is no larger; counted anew."""

@@ -25,6 +25,7 @@ class Wording:
     gap: str
     left_out: str
     cut: str
+    interrupted: str
     lines_repeated: str
     lines_skipped: str
 
@@ -36,6 +37,7 @@ ENGLISH: Final = Wording(
     gap="[{messages} earlier messages are left out here ({calls} tool calls: {tools}); originals: {ids}]",
     left_out="[output left out; original: {id}]",
     cut="[… {cut} characters left out here; original: {id} …]",
+    interrupted="[interrupted, no output]",
     lines_repeated="{line} (x{count})",
     lines_skipped="… {count} lines …",
 )
@@ -46,6 +48,7 @@ CHINESE: Final = Wording(
     gap="[此处省略较早的 {messages} 条消息（{calls} 次工具调用：{tools}）；原文：{ids}]",
     left_out="[输出已省略；原文：{id}]",
     cut="[……此处省略 {cut} 个字符；原文：{id}……]",
+    interrupted="[已中断，没有输出]",
     lines_repeated="{line}（x{count}）",
     lines_skipped="…… {count} 行 ……",
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.claims import Begun
-from compactor.commands.command import Command, SessionKeys, damaged, fields, text
+from compactor.commands.command import Command, SessionKeys, damaged, fields, refuse, text
 from compactor.commands.read import Stored, parse_state, unpack_all
 from compactor.models import CompactionId
 from compactor.records import Record
@@ -28,8 +28,7 @@ def begin(keys: SessionKeys, *, owner: CompactionId, lease_ms: int, max_attempts
 
     def parse(replies: list[Any]) -> Begin:
         status = text(replies[0][0])
-        if status == "damaged":
-            raise damaged()
+        refuse(status, replies[0][-1])
         if status == "busy":
             return Begin(Begun.BUSY, busy_ms=replies[0][1])
         if status != "running":

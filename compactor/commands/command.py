@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from compactor.exceptions import SessionDamagedError
+from compactor.exceptions import SchemaVersionError, SessionEvictedError
 from compactor.json_values import is_object
 from compactor.models import SessionId
 
+SCHEMA: Final = 1  # of a session's state; what the scripts refuse above
 Argument = str | bytes | int | float
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Command(Generic[T]):
-    """One round trip: a Lua script, plain reads, or both in one MULTI/EXEC.
+    """One round trip: a Lua script, a second one on the same keys, plain reads, all in one MULTI/EXEC.
 
-    `parse` gets the replies in order (the script's first) and returns the typed answer, or raises.
+    `parse` gets the replies in order (the scripts' first) and returns the typed answer, or raises.
     """
 
     parse: Callable[[list[Any]], T]
@@ -26,6 +27,7 @@ class Command(Generic[T]):
     keys: tuple[str, ...] = ()
     args: tuple[Argument, ...] = ()
     reads: tuple[tuple[Argument, ...], ...] = ()
+    then: tuple[str, tuple[Argument, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,26 @@ def fields(reply: Any) -> dict[str, bytes]:
     return {text(name): value for name, value in pairs}
 
 
-def damaged() -> SessionDamagedError:
+def damaged() -> SessionEvictedError:
     """The error for a session whose parts disagree."""
-    return SessionDamagedError(
+    return SessionEvictedError(
         "session: its state and its messages disagree in Redis; part of it was evicted or deleted from outside. "
-        "Check maxmemory-policy (noeviction is right for a server of our own); clear the session to go on."
+        "Check maxmemory-policy (noeviction is right for a server of our own). A prepare with your own list stores "
+        "the conversation anew; without one, clear the session to go on."
     )
+
+
+def newer(schema: object) -> SchemaVersionError:
+    """The error for a session that a newer release has migrated."""
+    return SchemaVersionError(
+        f"session: a newer release wrote it (schema {text(schema)}, this one knows {SCHEMA}); nothing was changed. "
+        "Upgrade this process first."
+    )
+
+
+def refuse(status: str, detail: object = None) -> None:
+    """Raises for what every script may answer: a damaged session, or one of a newer release."""
+    if status == "damaged":
+        raise damaged()
+    if status == "newer":
+        raise newer(detail)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from compactor.budget import Budget
-from compactor.commands.command import Command, SessionKeys, damaged, text
+from compactor.commands.command import Argument, Command, SessionKeys, damaged, refuse, text
 from compactor.commands.read import unpack_all
-from compactor.models import CompactionId, Revision
-from compactor.records import Record, unpack
+from compactor.models import CompactionId
+from compactor.records import Record, read_record
+
+T = TypeVar("T")
+Mode = Literal["send", "force", "look"]
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
     """What this process already holds of a session."""
 
-    revision: int = 0
+    version: int = 0
     length: int = 0
 
 
@@ -25,10 +28,11 @@ class Prepared:
     """The script's answer. `total` is None when the encoding did not count the whole history yet.
 
     `tail` holds the records behind the known length, `changed` those that were replaced since the
-    known revision; `whole` says that the caller's knowledge is void and it must read all.
+    known version; `whole` says that the caller's knowledge is void and it must read all. `chain` is
+    the fingerprint of all originals, `dies` says that the session's attempts are used up since now.
     """
 
-    revision: Revision
+    version: int
     offset: int
     length: int
     total: int | None
@@ -41,6 +45,8 @@ class Prepared:
     whole: bool
     changed: dict[int, Record]
     tail: tuple[Record, ...]
+    chain: bytes = b""
+    dies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,14 @@ class Judgement:
     budget: Budget
     encoding: str
     json: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """History tokens that a send is judged by (None: the total), if the history still has this chain."""
+
+    tokens: int | None
+    chain: bytes
 
 
 def prepare(
@@ -62,42 +76,53 @@ def prepare(
     queue_ms: int,
     max_attempts: int,
     kept: str = "",
-    force: bool = False,
-) -> Command[Prepared | None]:
-    """None for an unknown session. Raises (on parsing) SessionDamagedError.
+    mode: Mode = "send",
+    load: Load | None = None,
+    first: Command[T] | None = None,
+) -> Command[tuple[T | None, Prepared | None]]:
+    """The answer of `first` (a script run right before, in the same transaction), then what the send is told.
 
-    `kept` names owners whose claims earlier calls may have taken without publishing, by spaces.
+    None for an unknown session. Raises (on parsing) SessionDamagedError, SchemaVersionError. `kept`
+    names owners whose claims earlier calls may have taken without publishing, by spaces. `load`
+    judges other tokens than the session's total.
     """
-    args = (
-        owner, ttl_ms, judgement.encoding, known.revision, known.length, "force" if force else "send",
+    args: tuple[Argument, ...] = (
+        owner, ttl_ms, judgement.encoding, known.version, known.length, mode,
         judgement.json, judgement.budget.threshold, judgement.budget.fixed, queue_ms, max_attempts, kept,
+        b"=" + load.chain if load else "", "" if load is None or load.tokens is None else load.tokens,
     )  # fmt: skip
+    reads = (("LRANGE", keys.messages, known.length, -1),)
 
-    def parse(replies: list[Any]) -> Prepared | None:
-        reply = replies[0]
-        status = text(reply[0])
-        if status == "none":
-            return None
-        if status == "damaged":
-            raise damaged()
-        changed = {reply[i]: unpack(reply[i + 1]) for i in range(12, len(reply), 2)}
-        whole = text(reply[10]) == "all" and known.length > 0
-        tail = () if whole else unpack_all(replies[1])
-        if not whole and known.length + len(tail) != reply[3]:
-            raise damaged()
-        return Prepared(
-            revision=Revision(reply[1]), offset=reply[2], length=reply[3],
-            total=reply[4] if reply[4] >= 0 else None, lead=reply[5],
-            claim=text(reply[6]), claimed=bool(reply[7]), held=text(reply[8]), owner=CompactionId(text(reply[9])),
-            queued_seconds=reply[11] / 1000, whole=whole, changed=changed, tail=tail,
-        )  # fmt: skip
+    def parse(replies: list[Any]) -> tuple[T | None, Prepared | None]:
+        done = None if first is None else first.parse(replies[:1])
+        return done, _prepared(replies[-2], replies[-1], known)
 
-    return Command(parse, "prepare", keys.all, args, (("LRANGE", keys.messages, known.length, -1),))
+    if first is None:
+        return Command(parse, "prepare", keys.all, args, reads)
+    return Command(parse, first.script, keys.all, first.args, reads, ("prepare", args))
+
+
+def _prepared(reply: list[Any], rows: list[bytes], known: Known) -> Prepared | None:
+    status = text(reply[0])
+    if status == "none":
+        return None
+    refuse(status, reply[-1])
+    changed = {reply[i]: read_record(reply[i + 1]) for i in range(14, len(reply), 2)}
+    whole = text(reply[10]) == "all" and known.length > 0
+    tail = () if whole else unpack_all(rows)
+    if not whole and known.length + len(tail) != reply[3]:
+        raise damaged()
+    return Prepared(
+        version=reply[1], offset=reply[2], length=reply[3],
+        total=reply[4] if reply[4] >= 0 else None, lead=reply[5],
+        claim=text(reply[6]), claimed=bool(reply[7]), held=text(reply[8]), owner=CompactionId(text(reply[9])),
+        queued_seconds=reply[11] / 1000, whole=whole, changed=changed, tail=tail, chain=reply[12], dies=bool(reply[13]),
+    )  # fmt: skip
 
 
 def recount(
-    keys: SessionKeys, *, encoding: str, revision: int, length: int, total: int, lead_tokens: int
+    keys: SessionKeys, *, encoding: str, version: int, length: int, total: int, lead_tokens: int
 ) -> Command[bool]:
     """Stores the total of an encoding; False when the history changed meanwhile."""
-    args = (encoding, revision, length, total, lead_tokens)
+    args = (encoding, version, length, total, lead_tokens)
     return Command(lambda replies: text(replies[0]) == "ok", "recount", keys.all, args)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.commands.command import Argument, Command, SessionKeys, damaged, text
+from compactor.commands.command import Argument, Command, SessionKeys, refuse, text
 from compactor.exceptions import MessageTooLargeError
 from compactor.records import ENCODINGS, Encoded
 
@@ -15,6 +15,7 @@ from compactor.records import ENCODINGS, Encoded
 class Pushed:
     """The script's answer; `total` is None when this encoding did not count the whole history yet.
 
+    `length` counts live messages, `stored_bytes` what the session holds, archive included.
     `behind` says that the session is also counted in the other encoding, which this push left out.
     """
 
@@ -23,6 +24,7 @@ class Pushed:
     first: int
     over: bool
     behind: bool
+    stored_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,14 @@ class Batch:
     messages: Sequence[Encoded]
     tokens: Mapping[str, Sequence[int]]
     lead: int
+
+
+def session_full(size: int, max_bytes: int) -> MessageTooLargeError:
+    """The error for a session that would grow over its limit."""
+    return MessageTooLargeError(
+        f"session: would hold {size} bytes, over the limit of {max_bytes}; nothing was stored. "
+        "Clear the session, or raise COMPACTOR_MAX_SESSION_BYTES."
+    )
 
 
 def push(
@@ -59,13 +69,9 @@ def push(
     def parse(replies: list[Any]) -> Pushed:
         status = text(replies[0][0])
         if status == "full":
-            raise MessageTooLargeError(
-                f"session: would hold {replies[0][1]} bytes, over the limit of {max_bytes}; nothing was stored. "
-                "Clear the session, or raise COMPACTOR_MAX_SESSION_BYTES."
-            )
-        if status == "damaged":
-            raise damaged()
-        _, total, length, first, over, behind = replies[0]
-        return Pushed(total if total >= 0 else None, length, first, bool(over), bool(behind))
+            raise session_full(replies[0][1], max_bytes)
+        refuse(status, replies[0][-1])
+        _, total, length, first, over, behind, stored = replies[0]
+        return Pushed(total if total >= 0 else None, length, first, bool(over), bool(behind), stored)
 
     return Command(parse, "push", keys.all, tuple(args))

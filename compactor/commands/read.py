@@ -11,9 +11,22 @@ from compactor.commands.command import Command, SessionKeys, damaged, fields, nu
 from compactor.json_values import is_object
 from compactor.models import Revision, Status
 from compactor.outcomes import from_json
-from compactor.records import ENCODINGS, Record, unpack
+from compactor.records import ENCODINGS, Record, read_record
 
-_SCALARS = ("revision", "offset", "length", "lead", "claim", "owner", "until", "held", "last", "judged")
+_SCALARS = (
+    "revision",
+    "offset",
+    "length",
+    "lead",
+    "claim",
+    "owner",
+    "until",
+    "held",
+    "last",
+    "judged",
+    "version",
+    "chain",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,8 @@ class State:
     held: str
     last: Mapping[str, Any]
     judged: bytes = b""
+    version: int = 0
+    chain: bytes = b""
 
     @property
     def exists(self) -> bool:
@@ -59,9 +74,20 @@ def parse_state(raw: Mapping[str, bytes | None]) -> State:
         owner=text(raw.get("owner")),
         until_ms=number(raw.get("until")),
         held=text(raw.get("held")),
-        last=json.loads(raw.get("last") or b"{}"),
+        last=_row(raw.get("last") or b"{}"),
         judged=raw.get("judged") or b"",
+        version=number(raw.get("version")),
+        chain=raw.get("chain") or b"",
     )
+
+
+def _row(data: bytes) -> dict[str, Any]:
+    """An outcome's JSON; one damaged from outside reads as an unknown outcome."""
+    try:
+        row = json.loads(data)
+    except ValueError:
+        row = None
+    return row if isinstance(row, dict) else {"outcome": "unknown"}
 
 
 def read_state(keys: SessionKeys, encoding: str) -> Command[State]:
@@ -99,12 +125,12 @@ def read_load(keys: SessionKeys, encoding: str) -> Command[Load]:
     """One HMGET of what an estimate needs."""
 
     def parse(replies: list[Any]) -> Load:
-        length, total, counted, lead, claim, held, until, not_before, rearm = replies[0]
+        length, total, counted, lead, claim, held, until, not_before, rearm, tombs = replies[0]
         if length is None:
             return Load(0, 0, 0, "idle", "")
         whole = length == (counted or b"0")
         return Load(
-            length=int(length),
+            length=int(length) - number(tombs),
             total=int(total or 0) if whole else None,
             lead_tokens=int(lead or 0),
             claim=text(claim) or "idle",
@@ -124,6 +150,7 @@ def read_load(keys: SessionKeys, encoding: str) -> Command[Load]:
         "until",
         "not_before",
         "rearm",
+        "tombs",
     )
     return Command(parse, reads=(("HMGET", keys.state, *names),))
 
@@ -136,18 +163,26 @@ class Stored:
     records: tuple[Record, ...]
     raw: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     archive: Mapping[int, bytes] = field(default_factory=dict[int, bytes])
+    audit_rows: tuple[bytes, ...] = ()
+
+    @property
+    def audit(self) -> list[dict[str, Any]]:
+        """The finished compactions, oldest first."""
+        return [_row(row) for row in self.audit_rows]
 
 
 def unpack_all(rows: Sequence[bytes]) -> tuple[Record, ...]:
-    """Reads records in order. Raises SessionDamagedError."""
-    return tuple(unpack(row) for row in rows)
+    """Reads records in order; unreadable ones are of kind CORRUPT."""
+    return tuple(read_record(row) for row in rows)
 
 
-def read_history(keys: SessionKeys, *, archive: bool = False) -> Command[Stored]:
-    """State and messages, with the archived originals (compressed) when asked for."""
+def read_history(keys: SessionKeys, *, archive: bool = False, audit: bool = False) -> Command[Stored]:
+    """State and messages, with the archived originals (compressed) and the audit when asked for."""
     reads: list[tuple[str | int, ...]] = [("HGETALL", keys.state), ("LRANGE", keys.messages, 0, -1)]
     if archive:
         reads.append(("HGETALL", keys.archive))
+    if audit:
+        reads.append(("LRANGE", keys.audit, 0, -1))
 
     def parse(replies: list[Any]) -> Stored:
         raw = replies[0] if is_object(replies[0]) else fields(replies[0])
@@ -157,7 +192,8 @@ def read_history(keys: SessionKeys, *, archive: bool = False) -> Command[Stored]
             raise damaged()
         kept: Any = replies[2] if archive else {}
         kept = kept if is_object(kept) else fields(kept)
-        return Stored(state, unpack_all(replies[1]), raw, {int(text(name)): blob for name, blob in kept.items()})
+        originals = {int(text(name)): blob for name, blob in kept.items()}
+        return Stored(state, unpack_all(replies[1]), raw, originals, tuple(replies[-1]) if audit else ())
 
     return Command(parse, reads=tuple(reads))
 
@@ -166,7 +202,7 @@ def read_audit(keys: SessionKeys) -> Command[list[dict[str, Any]]]:
     """The finished compactions, oldest first."""
 
     def parse(replies: list[Any]) -> list[dict[str, Any]]:
-        return [json.loads(row) for row in replies[0]]
+        return [_row(row) for row in replies[0]]
 
     return Command(parse, reads=(("LRANGE", keys.audit, 0, -1),))
 
@@ -184,7 +220,7 @@ def read_status(keys: SessionKeys) -> Command[Status]:
         now_ms = int(seconds) * 1000 + int(microseconds) // 1000
         return Status(
             exists=True,
-            length=state.length,
+            length=state.length - number(raw.get("tombs")),
             totals={encoding: counted[0] for encoding, counted in state.totals.items()},
             revision=state.revision,
             claim=state.claim if state.until_ms > now_ms else "idle",

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from compactor.archive import decompress
-from compactor.commands.command import Command, SessionKeys, text
+from compactor.commands.command import Command, SessionKeys, refuse, text
 from compactor.exceptions import RecallExpiredError, SessionNotFoundError
-from compactor.models import recall_id
+from compactor.models import Erased, recall_id
 from compactor.records import Record, unpack
+
+Ending = Literal["clear", "heal", "erase"]
+
+
+def not_found() -> SessionNotFoundError:
+    """The error for a session that Redis does not hold."""
+    return SessionNotFoundError("session: not found. It was never pushed to, or it expired.")
 
 
 def recall(keys: SessionKeys, position: int) -> Command[Record]:
@@ -17,7 +24,7 @@ def recall(keys: SessionKeys, position: int) -> Command[Record]:
     def parse(replies: list[Any]) -> Record:
         status = text(replies[0][0])
         if status == "gone":
-            raise SessionNotFoundError("session: not found. It was never pushed to, or it expired.")
+            raise not_found()
         if status == "unknown":
             raise RecallExpiredError(
                 f"recall id {recall_id(position)}: this session holds no such message (any more). "
@@ -29,6 +36,16 @@ def recall(keys: SessionKeys, position: int) -> Command[Record]:
     return Command(parse, "recall", keys.all, (position,))
 
 
-def clear(keys: SessionKeys, *, operation: bytes, remember_ms: int) -> Command[int]:
-    """Ends the conversation; answers how many messages moved aside."""
-    return Command(lambda replies: int(replies[0]), "clear", keys.all, (operation, remember_ms))
+def clear(keys: SessionKeys, *, operation: bytes, remember_ms: int, ending: Ending = "clear") -> Command[Erased]:
+    """Ends the conversation: moved aside, or gone for good when erased; `heal` only when its parts disagree.
+
+    Raises (on parsing) SchemaVersionError.
+    """
+
+    def parse(replies: list[Any]) -> Erased:
+        reply = replies[0]
+        if reply and not isinstance(reply[0], int):
+            refuse(text(reply[0]), reply[-1])
+        return Erased(*reply)
+
+    return Command(parse, "clear", keys.all, (operation, remember_ms, ending))

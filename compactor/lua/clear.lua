@@ -1,30 +1,50 @@
 -- Ends the conversation: the history moves aside whole and stays recallable until the next clear.
 -- KEYS  the session's eight keys
--- ARGV  1 operation | 2 remember ms
--- returns the number of messages that moved aside, 0 for an unknown session
+-- ARGV  1 operation | 2 remember ms | 3 'clear', 'heal' (only if its parts disagree) or 'erase' (the content goes for good)
+-- returns {live messages that left, archived originals that left, messages and originals of the conversation before
+--          that left for good, audit rows that stay}, {'newer', schema}, or {} for an unknown session
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local known = redis.call('HGET', KEYS[3], ARGV[1])
-if known then return tonumber(string.match(known, '^%d+')) end
-local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'length')
-if not state[1] then -- nothing, or what an eviction left over
-  for i = 1, #KEYS do redis.call('UNLINK', KEYS[i]) end
-  return 0
+if known then
+  local answer = {}
+  for number in string.gmatch(known, '%d+') do answer[#answer + 1] = tonumber(number) end
+  answer[#answer] = nil
+  return answer
 end
-local length = tonumber(state[3])
-if length == 0 and redis.call('EXISTS', KEYS[2]) == 0 then return 0 end
+local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'length', 'version', 'tombs', 'schema')
+if tonumber(state[6] or 1) > 1 then return {'newer', state[6]} end
+local rows = redis.call('LLEN', KEYS[2])
+if not state[1] and rows == 0 then -- nothing, or what an eviction left over of no use
+  redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7], KEYS[8])
+  return {}
+end
+local offset, length = tonumber(state[2] or 0), tonumber(state[3] or 0)
+if ARGV[3] == 'heal' and state[1] and rows == length then return {} end
+local answer = {math.max(0, rows - (state[5] or 0)), redis.call('HLEN', KEYS[4]), 0, redis.call('LLEN', KEYS[5])}
+if ARGV[3] == 'clear' and length == 0 and rows == 0 then return {0, 0, 0, answer[4]} end
+
+answer[3] = redis.call('LLEN', KEYS[7]) + redis.call('HLEN', KEYS[8])
 redis.call('UNLINK', KEYS[7], KEYS[8])
-if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('RENAME', KEYS[2], KEYS[7]) end
-if redis.call('EXISTS', KEYS[4]) == 1 then redis.call('RENAME', KEYS[4], KEYS[8]) end
+redis.call('HSET', KEYS[1], 'cleared_offset', offset)
+if ARGV[3] == 'erase' then
+  redis.call('UNLINK', KEYS[2], KEYS[4])
+else
+  if rows > 0 then redis.call('RENAME', KEYS[2], KEYS[7]) end
+  if redis.call('EXISTS', KEYS[4]) == 1 then redis.call('RENAME', KEYS[4], KEYS[8]) end
+end
 for _, encoding in ipairs({'cl100k_base', 'o200k_base'}) do
   redis.call('HDEL', KEYS[1], encoding .. '.total', encoding .. '.counted', encoding .. '.lead')
 end
-redis.call('HSET', KEYS[1], 'revision', state[1] + 1, 'cleared_offset', state[2], 'offset', state[2] + length,
-  'length', 0, 'lead', 0, 'bytes', 0, 'chain', '', 'claim', 'idle', 'attempts', 0, 'not_before', 0, 'rearm', 0,
-  'held', '', 'drafted', '', 'changed_min', 0)
+redis.call('HSET', KEYS[1], 'schema', 1, 'revision', (state[1] or now) + 1, 'version', (state[4] or now) + 1,
+  'offset', offset + math.max(length, rows), 'length', 0, 'tombs', 0, 'lead', 0, 'bytes', 0, 'chain', '',
+  'claim', 'idle', 'attempts', 0, 'not_before', 0, 'rearm', 0, 'held', '', 'drafted', '', 'changed_min', 0)
 redis.call('LPUSH', KEYS[6], 'all')
 redis.call('LTRIM', KEYS[6], 0, 31)
-redis.call('HSET', KEYS[3], ARGV[1], length .. ':' .. now + ARGV[2])
-local left = redis.call('PTTL', KEYS[1])
-if left > 0 then redis.call('PEXPIRE', KEYS[6], left) end
-return length
+redis.call('HSET', KEYS[3], ARGV[1], table.concat(answer, ':') .. ':' .. now + ARGV[2])
+local left = -1
+for i = 1, #KEYS do left = math.max(left, redis.call('PTTL', KEYS[i])) end
+if left > 0 then
+  for i = 1, #KEYS do redis.call('PEXPIRE', KEYS[i], left) end
+end
+return answer

@@ -1,38 +1,50 @@
 -- Judges one send: refreshes the session's life, takes the claim when due, names what changed.
 -- KEYS  the session's eight keys
--- ARGV  1 operation, which becomes the claim's owner | 2 ttl ms | 3 encoding | 4 known revision
---       5 known length | 6 mode: send, force (ignores back-off and re-arm) | 7 judged JSON
+-- ARGV  1 operation, which becomes the claim's owner | 2 ttl ms | 3 encoding | 4 known version
+--       5 known length | 6 mode: send, force (ignores back-off and re-arm), look (judges nothing) | 7 judged JSON
 --       8 threshold | 9 fixed | 10 queue patience ms | 11 max attempts
 --       12 owners whose claims earlier calls may have taken without publishing, or empty
--- returns {'none'} for an unknown session, {'damaged'}, or
---   {'ok', revision, offset, length, total or -1, lead, claim, claimed, held, owner,
---    'all' or 'delta', ms in the queue, position, record, position, record, ...}
+--       13 '=' and the chain that the judgement is of, or empty: any | 14 history tokens to judge, or empty: the total
+-- returns {'none'} for an unknown session, {'damaged'}, {'newer', schema}, or
+--   {'ok', version, offset, length, total or -1, lead, claim, claimed, held, owner,
+--    'all' or 'delta', ms in the queue, chain, 1 when the session is dead since now,
+--    position, record, position, record, ...}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local encoding, ttl = ARGV[3], tonumber(ARGV[2])
-local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'length', encoding .. '.total',
+local state = redis.call('HMGET', KEYS[1], 'version', 'offset', 'length', encoding .. '.total',
   encoding .. '.counted', 'lead', 'claim', 'owner', 'until', 'not_before',
-  'rearm', 'held', 'attempts', 'drafted', 'queued_at')
+  'rearm', 'held', 'attempts', 'drafted', 'queued_at', 'chain', 'schema')
 if not state[1] then return {redis.call('EXISTS', KEYS[2]) == 1 and 'damaged' or 'none'} end
-local revision, offset, length = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
+if tonumber(state[17] or 1) > 1 then return {'newer', state[17]} end
+local version, offset, length = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
 if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end
 local total = tonumber(state[4] or 0)
 if tonumber(state[5] or 0) ~= length then total = -1 end
 
-local claim, owner, held, claimed = state[7] or 'idle', state[8] or '', '', 0
+local claim, owner, held, claimed, dies = state[7] or 'idle', state[8] or '', '', 0, 0
 if claim ~= 'idle' and tonumber(state[9] or 0) <= now then claim = 'idle' end
-local forced = ARGV[6] == 'force'
-local load = total + ARGV[9]
-local changes = {'judged', ARGV[7], 'judged_encoding', encoding, 'judged_threshold', ARGV[8], 'judged_fixed', ARGV[9]}
+local forced, chain = ARGV[6] == 'force', state[16] or ''
+local judges = ARGV[6] ~= 'look' and (ARGV[13] == '' or ARGV[13] == '=' .. chain)
+-- A caller may not have heard of the last swap yet; its list is never more than the whole.
+local load = (ARGV[14] == '' and total or math.min(total, tonumber(ARGV[14]))) + ARGV[9]
+local changes = {}
 local function set(name, value)
   changes[#changes + 1] = name
   changes[#changes + 1] = value
 end
+if judges then
+  set('judged', ARGV[7]); set('judged_encoding', encoding); set('judged_threshold', ARGV[8]); set('judged_fixed', ARGV[9])
+end
 if claim == 'queued' and (owner == ARGV[1] or string.find(ARGV[12], owner, 1, true)) then
   claimed = 1
-elseif claim == 'idle' and total >= 0 and load >= tonumber(ARGV[8]) then
+elseif judges and claim == 'idle' and total >= 0 and load >= tonumber(ARGV[8]) then
   if not forced and tonumber(state[13] or 0) >= tonumber(ARGV[11]) then
     held = 'dead'
+    if state[12] ~= held then
+      dies = 1
+      set('held', held)
+    end
   elseif not forced and (now < tonumber(state[10] or 0) or load < tonumber(state[11] or 0)) then
     held = (state[12] and state[12] ~= '') and state[12] or 'backoff'
   else
@@ -51,17 +63,17 @@ elseif claim == 'idle' and total >= 0 and load >= tonumber(ARGV[8]) then
     end
   end
 end
-redis.call('HSET', KEYS[1], unpack(changes))
+if #changes > 0 then redis.call('HSET', KEYS[1], unpack(changes)) end
 if redis.call('PTTL', KEYS[1]) < ttl * 0.99 then
   for i = 1, #KEYS do redis.call('PEXPIRE', KEYS[i], ttl) end
 end
 
-local answer = {'ok', revision, offset, length, total, tonumber(state[6] or 0),
-  claim, claimed, held, owner, 'delta', (claim == 'queued' and claimed == 0) and now - (state[15] or now) or 0}
-local known_revision, known_length = tonumber(ARGV[4]), tonumber(ARGV[5])
-if known_revision == revision then return answer end
+local answer = {'ok', version, offset, length, total, tonumber(state[6] or 0),
+  claim, claimed, held, owner, 'delta', (claim == 'queued' and claimed == 0) and now - (state[15] or now) or 0, chain, dies}
+local known_version, known_length = tonumber(ARGV[4]), tonumber(ARGV[5])
+if known_version == version then return answer end
 local log = redis.call('LRANGE', KEYS[6], 0, -1)
-local behind = revision - known_revision
+local behind = version - known_version
 if behind < 0 or behind > #log then
   answer[11] = 'all'
   return answer

@@ -4,9 +4,9 @@
 --       8 bytes | 9 leading system messages
 --       10, 11 tokens in cl100k_base, those of the leading ones; 12, 13 in o200k_base; empty: not counted
 --       then per message: head without time | own fingerprint | JSON
--- returns {'ok', total or -1 when the encoding is not fully counted, length, first position, over,
---          1 when the other encoding was fully counted and fell behind}
---         or {'full', bytes} or {'damaged'}
+-- returns {'ok', total or -1 when the encoding is not fully counted, live messages, first position, over,
+--          1 when the other encoding was fully counted and fell behind, bytes of the session}
+--         or {'full', bytes}, {'damaged'}, or {'newer', schema}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local known = redis.call('HGET', KEYS[3], ARGV[1])
@@ -20,7 +20,8 @@ local encoding, ttl = ARGV[5], tonumber(ARGV[3])
 local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'length', 'bytes', 'chain', 'lead',
   'judged_encoding', 'judged_threshold', 'judged_fixed',
   'cl100k_base.total', 'cl100k_base.counted', 'cl100k_base.lead',
-  'o200k_base.total', 'o200k_base.counted', 'o200k_base.lead')
+  'o200k_base.total', 'o200k_base.counted', 'o200k_base.lead', 'schema', 'tombs')
+if tonumber(state[16] or 1) > 1 then return {'newer', state[16]} end
 local fresh = not state[1]
 local offset, length = tonumber(state[2] or 0), tonumber(state[3] or 0)
 local bytes = tonumber(state[4] or 0) + ARGV[8]
@@ -28,11 +29,13 @@ if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end
 if bytes > tonumber(ARGV[4]) then return {'full', bytes} end
 
 local chain = state[5] or ''
-local stamp = struct.pack('>I8', now)
+local leads = ARGV[9] ~= '0' and tonumber(state[6] or 0) == length
+local stamp, nothing = struct.pack('>I8', now), string.rep('0', 16)
 local records = {}
 for i = 14, #ARGV, 3 do
-  chain = string.sub(redis.sha1hex(chain .. ARGV[i + 1]), 1, 16)
-  records[#records + 1] = ARGV[i] .. stamp .. ARGV[i + 1] .. ARGV[i + 1] .. chain .. ARGV[i + 2]
+  -- A caller's own list is compared with the history behind the leading system messages.
+  if not leads or #records >= tonumber(ARGV[9]) then chain = string.sub(redis.sha1hex(chain .. ARGV[i + 1]), 1, 16) end
+  records[#records + 1] = ARGV[i] .. stamp .. ARGV[i + 1] .. ARGV[i + 1] .. (chain == '' and nothing or chain) .. ARGV[i + 2]
 end
 for i = 1, #records, 1000 do
   redis.call('RPUSH', KEYS[2], unpack(records, i, math.min(i + 999, #records)))
@@ -44,9 +47,8 @@ local function set(name, value)
   changes[#changes + 1] = value
 end
 if fresh then
-  set('schema', 1); set('revision', now); set('offset', 0); set('created', now)
+  set('schema', 1); set('revision', now); set('version', now); set('offset', 0); set('created', now)
 end
-local leads = ARGV[9] ~= '0' and tonumber(state[6] or 0) == length
 if leads then set('lead', length + ARGV[9]) end
 local total, behind = -1, 0
 for place, name in ipairs({'cl100k_base', 'o200k_base'}) do
@@ -67,9 +69,10 @@ redis.call('HSET', KEYS[1], unpack(changes))
 local threshold, fixed = tonumber(ARGV[6]), tonumber(ARGV[7])
 if state[7] == encoding then threshold, fixed = tonumber(state[8]), tonumber(state[9]) end
 local over = (total >= 0 and total + fixed >= threshold) and 1 or 0
-local answer = {'ok', total, length + #records, offset + length, over, behind}
+local live = length + #records - (state[17] or 0)
+local answer = {'ok', total, live, offset + length, over, behind, bytes}
 redis.call('HSET', KEYS[3], ARGV[1],
-  table.concat({total, length + #records, offset + length, over, behind, now + ARGV[2]}, ':'))
+  table.concat({total, live, offset + length, over, behind, bytes, now + ARGV[2]}, ':'))
 
 -- Forget operations in one sweep when their number doubled: amortised one step per push.
 local remembered = redis.call('HLEN', KEYS[3])

@@ -4,7 +4,7 @@
 --       5 re-arm level | 6 held reason | 7 number of encodings, then encoding, tokens saved of each
 --       then per message: position | record
 -- returns 'applied' (also for a repeat), 'stale', or 'gone'
-local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'claim', 'owner', 'changed_min', 'applied', 'length')
+local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'claim', 'owner', 'changed_min', 'applied', 'length', 'version')
 if not state[1] then return 'gone' end
 if state[6] == ARGV[1] and not (state[3] == 'running' and state[4] == ARGV[1]) then return 'applied' end
 if state[3] ~= 'running' or state[4] ~= ARGV[1] then return 'stale' end
@@ -29,7 +29,7 @@ for _, encoding in ipairs({'cl100k_base', 'o200k_base'}) do
   if not known[encoding] then redis.call('HDEL', KEYS[1], encoding .. '.total', encoding .. '.counted', encoding .. '.lead') end
 end
 redis.call('HINCRBY', KEYS[1], 'bytes', 0 - ARGV[4])
-redis.call('HSET', KEYS[1], 'revision', state[1] + 1, 'claim', 'idle', 'attempts', 0, 'not_before', 0,
+redis.call('HSET', KEYS[1], 'revision', state[1] + 1, 'version', state[8] + 1, 'claim', 'idle', 'attempts', 0, 'not_before', 0,
   'rearm', ARGV[5], 'held', ARGV[6], 'drafted', '', 'applied', ARGV[1], 'last', ARGV[3])
 redis.call('LPUSH', KEYS[6], table.concat(positions, ','))
 redis.call('LTRIM', KEYS[6], 0, 31)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from compactor import AsyncCompactor, AsyncSession, Compactor, Context, ModelConfig, Outcome, Receipt, Status, Verdict
 from compactor.commands.command import Command
-from compactor.session import WaitFor
+from compactor.sending import WaitFor
 from compactor.settings import Settings
 from compactor.store import AsyncStore, Store
 

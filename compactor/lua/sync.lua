@@ -1,0 +1,130 @@
+-- Brings the history up to a caller's own list: appends its new messages, after a rewording or a branch if there is one.
+-- KEYS  the session's eight keys
+-- ARGV  1 ttl ms | 2 max session bytes | 3 version, 4 length that a rewording or branch was planned on
+--       5 position from which a branch leaves the history, or empty | 6 position to reword, or empty
+--       7 its head without time | 8 its fingerprint | 9 its JSON | 10 chain before the new messages
+--       then per new message: head without time | fingerprint | JSON | chain behind it
+--         | position of a tombstone whose original and replacement it takes over, or empty
+-- returns {'ok', messages stored, bytes of the session, 1 when an encoding fell behind}, {'changed'} when the history is another one, {'full', bytes},
+--   {'damaged'}, or {'newer', schema}
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local state = redis.call('HMGET', KEYS[1], 'version', 'offset', 'length', 'bytes', 'chain', 'revision', 'tombs', 'schema',
+  'cl100k_base.total', 'cl100k_base.counted', 'o200k_base.total', 'o200k_base.counted', 'changed_min')
+if tonumber(state[8] or 1) > 1 then return {'newer', state[8]} end
+local offset, length = tonumber(state[2] or 0), tonumber(state[3] or 0)
+if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end
+local branch, reword = tonumber(ARGV[5]), tonumber(ARGV[6])
+local first, bytes, chain = 11, tonumber(state[4] or 0), state[5] or ''
+if branch or reword then
+  if state[1] ~= ARGV[3] or state[3] ~= ARGV[4] then return {'changed'} end
+elseif chain ~= ARGV[10] then -- others may have stored some of the new messages already
+  local place = 0
+  for i = 14, #ARGV, 5 do
+    if ARGV[i] == chain then place = i + 2 end
+  end
+  if place == 0 then return {'changed'} end
+  first = place
+end
+local added = (reword and #ARGV[9] or 0)
+for i = first, #ARGV, 5 do added = added + #ARGV[i + 2] end
+if added > 0 and bytes + added > tonumber(ARGV[2]) then return {'full', bytes + added} end
+
+local counts, counted = {0, 0}, {}
+for place = 1, 2 do counted[place] = tonumber(state[8 + 2 * place] or 0) == length end
+local function count(record, sign)
+  for place = 1, 2 do -- a record that this encoding did not count makes the next reader count anew
+    local tokens = struct.unpack('>I4', record, 4 * place)
+    if tokens == 4294967295 then counted[place] = false else counts[place] = counts[place] + sign * tokens end
+  end
+end
+local function stamped(head, own, json, behind)
+  return head .. struct.pack('>I8', now) .. own .. own .. behind .. json
+end
+local touched, tombs = {}, tonumber(state[7] or 0)
+if reword then
+  local old = redis.call('LINDEX', KEYS[2], reword - offset)
+  local new = stamped(ARGV[7], ARGV[8], ARGV[9], string.sub(old, 36, 51))
+  count(old, -1); count(new, 1)
+  bytes = bytes - #old + 51
+  redis.call('LSET', KEYS[2], reword - offset, new)
+  touched[1] = reword
+end
+if branch then
+  local left = redis.call('LRANGE', KEYS[2], branch - offset, -1)
+  for i, record in ipairs(left) do
+    local position, kind = branch + i - 1, string.byte(record, 3)
+    local sound = #record >= 51 and string.byte(record, 1) == 1
+    if not (sound and kind == 7) then
+      local grave = string.char(1, 0, 7) .. string.rep('\0', 48)
+      if sound then
+        count(record, -1)
+        grave = string.sub(record, 1, 2) .. string.sub(grave, 3, 11) .. string.sub(record, 12, 51)
+        -- A replacement waits in its tombstone for a list that has its message again.
+        if kind ~= 0 then grave = grave .. string.sub(record, 3, 11) .. string.sub(record, 52) end
+      else
+        counted = {}
+      end
+      bytes = bytes - #record + #grave
+      if kind == 0 or not sound then
+        redis.call('HSET', KEYS[4], position, record)
+        bytes = bytes + #record
+      end
+      redis.call('LSET', KEYS[2], position - offset, grave)
+      touched[#touched + 1] = position
+      tombs = tombs + 1
+    end
+  end
+end
+local stored = {}
+for i = first, #ARGV, 5 do
+  local record, source = stamped(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]), tonumber(ARGV[i + 4])
+  if source then
+    local grave = redis.call('LINDEX', KEYS[2], source - offset)
+    local original = redis.call('HGET', KEYS[4], source)
+    if original and string.byte(grave, 3) == 7 and #grave > 60 then
+      record = string.sub(grave, 1, 2) .. string.sub(grave, 52, 60) .. struct.pack('>I8', now)
+        .. string.sub(grave, 20, 35) .. ARGV[i + 3] .. string.sub(grave, 61)
+      redis.call('HSET', KEYS[4], offset + length + #stored, original)
+      bytes = bytes + #original + #record - 51 - #ARGV[i + 2]
+    end
+  end
+  count(record, 1)
+  stored[#stored + 1] = record
+end
+for i = 1, #stored, 1000 do
+  redis.call('RPUSH', KEYS[2], unpack(stored, i, math.min(i + 999, #stored)))
+end
+bytes = bytes + added
+
+local last = #ARGV >= 14 and ARGV[#ARGV - 1] or ARGV[10]
+local changes = {'length', length + #stored, 'bytes', bytes, 'chain', last, 'tombs', tombs}
+local function set(name, value)
+  changes[#changes + 1] = name
+  changes[#changes + 1] = value
+end
+local version, behind = state[1], 0
+if not version then
+  version = now
+  set('schema', 1); set('revision', now); set('version', now); set('offset', 0); set('created', now)
+end
+for place, name in ipairs({'cl100k_base', 'o200k_base'}) do
+  if counted[place] then
+    set(name .. '.total', (state[7 + 2 * place] or 0) + counts[place]); set(name .. '.counted', length + #stored)
+  elseif length > 0 and redis.call('HDEL', KEYS[1], name .. '.counted') == 1 then
+    behind = 1
+  end
+end
+if #touched > 0 then
+  set('version', version + 1)
+  if branch then set('revision', state[6] + 1) end
+  -- A rewording makes no plan stale: users' words are never part of one.
+  if branch and (not state[13] or state[13] == '' or tonumber(state[13]) > branch) then set('changed_min', branch) end
+  redis.call('LPUSH', KEYS[6], #touched > 1000 and 'all' or table.concat(touched, ','))
+  redis.call('LTRIM', KEYS[6], 0, 31)
+end
+redis.call('HSET', KEYS[1], unpack(changes))
+if length == 0 or #touched > 0 or redis.call('PTTL', KEYS[1]) < ARGV[1] * 0.99 then
+  for i = 1, #KEYS do redis.call('PEXPIRE', KEYS[i], ARGV[1]) end
+end
+return {'ok', #stored, bytes, behind}

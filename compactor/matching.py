@@ -1,0 +1,195 @@
+"""match(history, rows): what a caller's own list is to the stored history.
+
+Messages are compared by fingerprint: a row is a stored message when it equals its original or its
+replacement. In this order a list is taken for: the history or a beginning of it; the same with new
+messages behind it; one that lost messages on the way (trimmed heads, left-out middles), likewise;
+and else a branch: what is stored behind the fork leaves the history. The latest user message that
+came with a list may come back in other words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from compactor.formats.openai import text_of
+from compactor.models import Kind, Message
+from compactor.records import Encoded, encode_message
+from compactor.returned import expand, is_shortened
+
+_NO_LIMIT: Final = 1 << 40  # bytes; it is stored already
+_ENOUGH: Final = 0.5  # of the shorter text, shared at its ends
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """How the items of a list stand to the history: its rows, and what a view among them had left out.
+
+    `places[i]` is the index in the history of item i, or None for a message to be stored; those are
+    the last ones. `branch` is the index from which the history is left, `reword` the item whose
+    stored words are to change, `own_words` those that are sent as the caller has them.
+    """
+
+    items: tuple[Encoded, ...]
+    places: tuple[int | None, ...]
+    branch: int | None = None
+    reword: int | None = None
+    own_words: frozenset[int] = frozenset()
+
+    @property
+    def stored(self) -> int:
+        """How many items are in the history already."""
+        return next((index for index, place in enumerate(self.places) if place is None), len(self.places))
+
+    @property
+    def changes(self) -> bool:
+        return self.stored < len(self.items) or self.reword is not None
+
+
+def match(history: Sequence[Message], rows: Sequence[Encoded], *, lead: int = 0) -> Match:
+    """Places each row; `lead` stored messages are the system text and compared with nothing."""
+    live = [i for i in range(lead, len(history)) if history[i].kind is not Kind.TOMBSTONE]
+    matcher = _Matcher(history, live, *_items(history, live, rows))
+    return matcher.beginning() or matcher.with_gaps() or matcher.branch()
+
+
+def _items(
+    history: Sequence[Message], live: Sequence[int], rows: Sequence[Encoded]
+) -> tuple[list[Encoded], list[int | None]]:
+    """The rows, where a view of ours stands among them with what it had left out (by index into `live`)."""
+    items: list[Encoded] = []
+    known: list[int | None] = []
+    start = 0
+    for region in expand([history[i] for i in live], rows):
+        items += rows[start : region.first]
+        known += [None] * (region.first - start)
+        items += [encode_message(history[live[k]].value, max_bytes=_NO_LIMIT) for k in region.places]
+        known += region.places
+        start = region.end
+    return [*items, *rows[start:]], [*known, *[None] * (len(rows) - start)]
+
+
+@dataclass(slots=True)
+class _Matcher:
+    history: Sequence[Message]
+    live: Sequence[int]
+    items: Sequence[Encoded]
+    known: Sequence[int | None]
+    soft: int = -1
+    walked: int = 0
+    owns: frozenset[bytes] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.owns = frozenset(self.history[index].own for index in self.live)
+        users = [k for k, index in enumerate(self.live) if self.history[index].value.get("role") == "user"]
+        self.soft = users[-1] if users and self.history[self.live[users[-1]]].soft else -1
+
+    def same(self, i: int, k: int) -> bool:
+        """Whether item i is the live message k."""
+        known, row = self.known[i], self.items[i]
+        if known is not None:
+            return known == k
+        message = self.history[self.live[k]]
+        if row.own in (message.own, message.shown):
+            return True
+        return message.kind is Kind.CORRUPT or is_shortened(row.value, message)
+
+    def rewords(self, i: int, k: int) -> bool:
+        """Whether item i is the live user message k in other words of its caller."""
+        row = self.items[i]
+        if k != self.soft or self.known[i] is not None or row.value.get("role") != "user":
+            return False
+        if not (i == k == 0 or (i > 0 < k and self.same(i - 1, k - 1))) or row.own in self.owns:
+            return False
+        if not similar(text_of(self.history[self.live[k]].value), text_of(row.value)):
+            return False
+        ends = i + 1 == len(self.items) or k + 1 == len(self.live)
+        return ends or self.same(i + 1, k + 1)
+
+    def beginning(self) -> Match | None:
+        """The history from its first message on: a beginning of it, all of it, or more."""
+        while self.walked < min(len(self.items), len(self.live)):
+            if not (self.same(self.walked, self.walked) or self.rewords(self.walked, self.walked)):
+                return None
+            self.walked += 1
+        return self._found({i: i for i in range(self.walked)})
+
+    def with_gaps(self) -> Match | None:
+        """Some messages of the history in order: up to its last one with new ones behind, or none new."""
+        if not self.live:
+            return None
+        for end in range(len(self.items), 0, -1):
+            if self.same(end - 1, len(self.live) - 1) or self.rewords(end - 1, len(self.live) - 1):
+                places = self._backwards(end)
+                if places is not None:
+                    return self._found(places)
+        places = self._backwards(len(self.items))
+        return None if places is None else self._found(places)
+
+    def _backwards(self, end: int) -> dict[int, int] | None:
+        """Places for the first `end` items, each as late as possible."""
+        places: dict[int, int] = {}
+        k = len(self.live) - 1
+        for i in range(end - 1, -1, -1):
+            while k >= 0 and not (self.same(i, k) or self.rewords(i, k)):
+                k -= 1
+            if k < 0:
+                return None
+            places[i] = k
+            k -= 1
+        return places
+
+    def branch(self) -> Match:
+        """The longest common beginning, or run, of both; what is stored behind it is left."""
+        start, length = 0, self.walked
+        if not length:
+            length, start = max(((self._run(k), k) for k in range(len(self.live))), default=(0, 0))
+            start = start if length else 0
+        found = self._found({i: start + i for i in range(length)})
+        after = start + length
+        return replace(found, branch=self.live[after] if after < len(self.live) else None)
+
+    def _run(self, k: int) -> int:
+        length = 0
+        while length < len(self.items) and k + length < len(self.live) and self.same(length, k + length):
+            length += 1
+        return length
+
+    def _found(self, places: Mapping[int, int]) -> Match:
+        """The match with these places; messages in other words are stored anew unless the list is stale."""
+        other = [i for i, k in places.items() if not self.same(i, k)]
+        unreadable = [i for i, k in places.items() if self.history[self.live[k]].kind is Kind.CORRUPT]
+        settles = [
+            i for i in other if places[i] == len(self.live) - 1 or (i + 1 in places and places[i + 1] == places[i] + 1)
+        ]
+        return Match(
+            items=tuple(self.items),
+            places=tuple(self.live[places[i]] if i in places else None for i in range(len(self.items))),
+            reword=settles[0] if settles else None,
+            own_words=frozenset([*other, *unreadable]),
+        )
+
+
+def similar(one: str, other: str) -> bool:
+    """Whether two texts may be one message with other surroundings: retrieved text, a reminder.
+
+    They share their first or last line, or more than half of the shorter one at their ends.
+    """
+    if not one or not other:
+        return False
+    if _line(one, first=True) == _line(other, first=True) or _line(one, first=False) == _line(other, first=False):
+        return True
+    ahead = _shared(one, other)
+    behind = _shared(one[ahead:][::-1], other[ahead:][::-1])
+    return ahead + behind > _ENOUGH * min(len(one), len(other))
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _line(text: str, *, first: bool) -> str:
+    lines = text.strip().splitlines()
+    return lines[0 if first else -1] if lines else ""

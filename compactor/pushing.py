@@ -1,0 +1,123 @@
+"""Storing messages exactly once."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+from compactor.budget import budget_for
+from compactor.commands import push
+from compactor.commands.command import Command
+from compactor.commands.push import Batch, Pushed
+from compactor.effects import Flow, compute, run
+from compactor.exceptions import InvalidMessageError, StoreUnavailableError
+from compactor.formats.openai import leading_system
+from compactor.json_values import is_array, is_object
+from compactor.models import Receipt
+from compactor.reader import HEAVY, MANY, SessionReader
+from compactor.records import ENCODINGS, Encoded, encode_message
+from compactor.tokens import PER_REQUEST, Encode, count_message
+
+OWN_OPERATION_MS: Final = 10 * 60_000  # our own retries come within seconds
+_CALLERS_OPERATION_MS: Final = 8 * 3_600_000  # chat platforms redeliver for hours
+CLEAR: Final = b"clear"
+
+
+class Pushing:
+    """Pushes of one session; each method yields effects."""
+
+    def __init__(self, reader: SessionReader) -> None:
+        self._reader = reader
+        self.budget = budget_for(reader.config, fixed=PER_REQUEST)  # until a prepare tells tools and system
+
+    def push(self, messages: object, idempotency_key: str | None = None) -> Flow[Receipt]:
+        """Stores one message or many, exactly once; no message at all answers how the session stands."""
+        encoded = yield from self.encoded(messages)
+        if not encoded:
+            seen = yield from self._reader.current()
+            length = len(seen.history.usable)
+            return Receipt(seen.history.tokens, length, self._is_over(seen.history.tokens))
+        batch = yield from self._batch(encoded)
+        content = encoded[0].own + blake2b(b"".join(message.own for message in encoded), digest_size=16).digest()
+        operation = operation_id(idempotency_key) if idempotency_key is not None else self.unconfirmed_or_new(content)
+        try:
+            pushed = yield from run(self._command(batch, operation, idempotency_key))
+            total = pushed.total
+            if total is None:
+                total, _ = yield from self._reader.recounted()
+        except (StoreUnavailableError, GeneratorExit):  # it may have been stored: pushed again, it keeps its name
+            if idempotency_key is None:
+                self._reader.around.unconfirmed.put(self._reader.session, content, operation)
+            raise
+        self._reader.around.unconfirmed.forget(self._reader.session, CLEAR)
+        if pushed.behind:
+            self._reader.around.encodings[self._reader.session] = frozenset(ENCODINGS)
+        positions = tuple(range(pushed.first, pushed.first + len(encoded)))
+        over = pushed.over if pushed.total is not None else self._is_over(total)
+        return Receipt(total, pushed.length, over, positions)
+
+    def encoded(self, messages: object) -> Flow[list[Encoded]]:
+        """One message or a list of them as they are stored. Raises InvalidMessageError."""
+        given: Sequence[Any] = list(messages) if is_array(messages) else [messages]
+        most = self._reader.settings.max_message_bytes
+        return (
+            yield from compute(
+                lambda: [encode_message(message, max_bytes=most) for message in given], heavy=len(given) > MANY
+            )
+        )
+
+    def unconfirmed_or_new(self, content: bytes) -> bytes:
+        """The name of an earlier call of this content that raised, or a new one."""
+        return self._reader.around.unconfirmed.take(self._reader.session, content) or operation_id(None)
+
+    def counted(self, encoded: Sequence[Encoded]) -> Flow[Mapping[str, list[int]]]:
+        """Tokens of each message in every encoding that this session is known to be counted in."""
+        encoders = {self._reader.encoding: (yield from self._reader.encoder())}
+        for name in self._reader.encodings() - encoders.keys():
+            encoders[name] = self._reader.around.encoder(name)
+        if sum(len(message.text) for message in encoded) <= HEAVY:
+            return _count(encoded, encoders)
+        return (yield from compute(lambda: _count(encoded, encoders), heavy=True))
+
+    def _is_over(self, total: int) -> bool:
+        return total + self.budget.fixed >= self.budget.threshold
+
+    def _batch(self, encoded: Sequence[Encoded]) -> Flow[Batch]:
+        tokens = yield from self.counted(encoded)
+        return Batch(encoded, tokens, leading_system(message.value for message in encoded))
+
+    def _command(self, batch: Batch, operation: bytes, idempotency_key: str | None) -> Command[Pushed]:
+        return push.push(
+            self._reader.keys,
+            batch,
+            operation=operation,
+            remember_ms=OWN_OPERATION_MS if idempotency_key is None else _CALLERS_OPERATION_MS,
+            ttl_ms=self._reader.ttl_ms,
+            max_bytes=self._reader.settings.max_session_bytes,
+            encoding=self._reader.encoding,
+            threshold=self.budget.threshold,
+            fixed=self.budget.fixed,
+        )
+
+
+def listed(messages: object) -> list[Any]:
+    """A caller's own list. Raises InvalidMessageError for anything else."""
+    if is_object(messages) or not is_array(messages):
+        raise InvalidMessageError("messages: expected the whole conversation as a list of chat messages.")
+    return list(messages)
+
+
+def operation_id(idempotency_key: str | None) -> bytes:
+    """8 bytes that name a writing call: of the caller's key, or random."""
+    if idempotency_key is None:
+        return secrets.token_bytes(8)
+    if not isinstance(idempotency_key, str) or not idempotency_key:
+        raise InvalidMessageError("idempotency_key: expected a non-empty text, for example the platform's message id.")
+    return blake2b(idempotency_key.encode("utf-8", "surrogatepass"), digest_size=8, person=b"caller").digest()
+
+
+def _count(encoded: Sequence[Encoded], encoders: Mapping[str, Encode]) -> dict[str, list[int]]:
+    values = [message.stored_value() for message in encoded]
+    return {name: [count_message(value, encode) for value in values] for name, encode in encoders.items()}

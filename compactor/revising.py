@@ -1,0 +1,276 @@
+"""Going back in a session: undo, release, rewind, fork, clear, erase; and closing what a dead bot left open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from compactor.archive import decompress
+from compactor.cached_history import CachedHistory
+from compactor.commands import read, recall, revise, sync
+from compactor.commands.command import session_keys
+from compactor.commands.read import Stored
+from compactor.commands.recall import Ending
+from compactor.commands.sync import Change
+from compactor.effects import Flow, compute, run
+from compactor.exceptions import ConfigurationError, RecallExpiredError, SessionDamagedError, StoreUnavailableError
+from compactor.formats.openai import text_of
+from compactor.history import read_history
+from compactor.models import Code, Erased, Kind, Outcome, Receipt, SessionId, recall_id, recall_position
+from compactor.outcomes import from_json, to_json
+from compactor.pushing import CLEAR, OWN_OPERATION_MS, Pushing, operation_id
+from compactor.queueing import new_id
+from compactor.reader import SessionReader
+from compactor.records import ENCODINGS, KEPT, Record, chain_of, unpack
+from compactor.repair import closing_result, open_calls
+from compactor.tokens import Encode, count_message
+from compactor.undoing import chosen, standing
+from compactor.wording import wording_for
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Originals on their way back: records by position, tokens that each encoding gains, bytes of the messages."""
+
+    records: Mapping[int, Record]
+    added: Mapping[str, int]
+    bytes_added: int
+
+
+class Revising:
+    """Changes of one session's past; each method yields effects."""
+
+    def __init__(self, reader: SessionReader, pushing: Pushing) -> None:
+        self._reader, self._pushing = reader, pushing
+
+    def recall(self, name: str) -> Flow[Any]:
+        """The original message that a recall id names."""
+        record = yield from run(recall.recall(self._reader.keys, recall_position(name)))
+        return record.value()
+
+    def originals(self) -> Flow[list[Any]]:
+        """The live conversation as it was pushed, every replacement undone; nothing is changed."""
+        stored = yield from run(read.read_history(self._reader.keys, archive=True))
+        values: list[Any] = []
+        for position, record in enumerate(stored.records, start=stored.state.offset):
+            if record.kind is Kind.CORRUPT:
+                raise SessionDamagedError(
+                    f"stored record {recall_id(position)}: this release cannot read it (a newer one wrote it, or it "
+                    "was damaged from outside), so the conversation cannot be given whole. `compactor show` lists it."
+                )
+            if record.kind is not Kind.TOMBSTONE:
+                values.append(_original(stored, position, record).value())
+        return values
+
+    def compactions(self) -> Flow[list[Outcome]]:
+        """The compactions of this session, oldest first."""
+        rows = yield from run(read.read_audit(self._reader.keys))
+        return [from_json(row) for row in rows]
+
+    def undo(self, compaction_id: str | None = None) -> Flow[Outcome]:
+        """Brings the originals of one compaction back; they are not replaced again until released."""
+        undone = new_id()
+        while True:
+            stored = yield from run(read.read_history(self._reader.keys, archive=True, audit=True))
+            if not stored.state.exists:
+                raise recall.not_found()
+            audit = [from_json(row) for row in stored.audit]
+            if (done := next((row for row in audit if row.id == undone), None)) is not None:
+                return done  # the reply to the first attempt was lost
+            compaction = chosen(audit, compaction_id)
+            back = yield from self._restored(stored, standing(audit, compaction))
+            before = stored.state.totals.get(self._reader.encoding, (0, 0))[0]
+            outcome = Outcome(
+                Code.UNDONE,
+                id=undone,
+                reason=compaction.id,
+                before=before,
+                after=before + back.added.get(self._reader.encoding, 0),
+                items=len(back.records),
+                at=self._reader.around.now(),
+                positions=tuple(back.records),
+            )
+            if not back.records:
+                return outcome
+            restored = revise.restore(
+                self._reader.keys,
+                version=stored.state.version,
+                records=back.records,
+                added=back.added,
+                bytes_added=back.bytes_added,
+                outcome=to_json(outcome),
+            )
+            if (yield from run(restored)):
+                return outcome
+
+    def _restored(self, stored: Stored, positions: Sequence[int]) -> Flow[Restored]:
+        own = yield from self._reader.encoder()
+        encoders = {name: self._reader.around.encoder(name) for name in stored.state.totals} | {
+            self._reader.encoding: own
+        }
+        return (yield from compute(lambda: _restored(stored, positions, encoders), heavy=True))
+
+    def release(self, what: str | Sequence[str]) -> Flow[int]:
+        """Lets messages that an undo brought back be replaced again: recall ids, or an undone compaction's id."""
+        names = [what] if isinstance(what, str) else list(what)
+        positions: list[int] = []
+        rows: list[Outcome] | None = None
+        for name in names:
+            if isinstance(name, str) and name[:1] == "m" and name[1:].isdigit():
+                positions.append(recall_position(name))
+                continue
+            rows = rows if rows is not None else (yield from self.compactions())
+            positions += chosen(rows, name).positions
+        return (yield from run(revise.unkeep(self._reader.keys, positions)))
+
+    def rewind(self, position: int | str) -> Flow[int]:
+        """Ends the history behind a message; what followed stays recallable. Answers how many messages left."""
+        last = recall_position(position) if isinstance(position, str) else position
+        if not isinstance(last, int) or isinstance(last, bool):
+            raise ConfigurationError("position: expected a recall id such as 'm12', or its number.")
+        while True:
+            seen = yield from self._reader.current()
+            if seen.answer is None:
+                raise recall.not_found()
+            index = last - seen.history.offset
+            messages = seen.history.messages
+            if not seen.history.lead - 1 <= index < len(messages) or messages[max(index, 0)].kind is Kind.TOMBSTONE:
+                raise RecallExpiredError(
+                    f"position: {recall_id(last)} is no live message of this session that a conversation can end with."
+                )
+            leaving = sum(1 for message in messages[index + 1 :] if message.kind is not Kind.TOMBSTONE)
+            if not leaving:
+                return 0
+            if (yield from self._branch(seen.history, index + 1)):
+                return leaving
+
+    def _branch(self, history: CachedHistory, index: int) -> Flow[bool]:
+        stay = [m.own for m in history.messages[history.lead : index] if m.kind is not Kind.TOMBSTONE]
+        change = Change(chain_of(stay)[-1] if stay else b"", branch=history.offset + index)
+        synced = yield from run(
+            sync.sync(
+                self._reader.keys,
+                change,
+                version=history.version,
+                length=len(history.messages),
+                ttl_ms=self._reader.ttl_ms,
+                max_bytes=self._reader.settings.max_session_bytes,
+            )
+        )
+        return synced.status == "ok"
+
+    def fork(self, new: SessionId, at: int | str | None = None) -> Flow[None]:
+        """Copies the history, up to and with the message `at`, into a new session; recall ids stay the same."""
+        stored = yield from run(read.read_history(self._reader.keys, archive=True, audit=True))
+        if not stored.state.exists:
+            raise recall.not_found()
+        end = len(stored.records)
+        if at is not None:
+            end = (recall_position(at) if isinstance(at, str) else at) - stored.state.offset + 1
+            if not 0 < end <= len(stored.records):
+                raise RecallExpiredError("at: is no live message of this session.")
+        copy = revise.fork(
+            session_keys(self._reader.settings.namespace, new),
+            operation=operation_id(None),
+            ttl_ms=self._reader.ttl_ms,
+            state=_forked_state(stored, end),
+            records=[record.pack() for record in stored.records[:end]],
+            archive={p: blob for p, blob in stored.archive.items() if p < stored.state.offset + end},
+            audit=stored.audit_rows,
+        )
+        if not (yield from run(copy)):
+            raise ConfigurationError("fork: a session of that id exists; nothing was changed. Choose another id.")
+
+    def close_open_calls(self) -> Flow[Receipt]:
+        """Stores a result that says "interrupted" for each call that nothing answered; a repeat stores nothing."""
+        seen = yield from self._reader.current()
+        usable = seen.history.usable
+        steps = [step for step in read_history([message.value for message in usable]).steps if step.open]
+        words = wording_for(next((text_of(m.value) for m in usable if m.role == "user"), ""))
+        results = [closing_result(call, words.interrupted) for step in steps for call in open_calls(step)]
+        if not results:
+            return (yield from self._pushing.push([]))
+        name = "close " + " ".join(f"{usable[step.start].position}:{len(open_calls(step))}" for step in steps)
+        return (yield from self._pushing.push(results, name))
+
+    def clear(self) -> Flow[int]:
+        """Ends the conversation; it stays recallable until the next clear. Answers its number of messages."""
+        return (yield from self._end("clear")).messages
+
+    def erase(self) -> Flow[Erased]:
+        """Removes the content of the session for good; the audit keeps ids and numbers."""
+        return (yield from self._end("erase"))
+
+    def _end(self, ending: Ending) -> Flow[Erased]:
+        for encoding in ENCODINGS:
+            self._reader.around.histories.drop((self._reader.session, encoding))
+        operation = self._pushing.unconfirmed_or_new(CLEAR)
+        command = recall.clear(self._reader.keys, operation=operation, remember_ms=OWN_OPERATION_MS, ending=ending)
+        try:
+            ended = yield from run(command)
+        except (StoreUnavailableError, GeneratorExit):
+            self._reader.around.unconfirmed.put(self._reader.session, CLEAR, operation)
+            raise
+        self._reader.around.unconfirmed.forget(self._reader.session)
+        return ended
+
+
+def _original(stored: Stored, position: int, record: Record) -> Record:
+    blob = stored.archive.get(position) if record.kind is not Kind.ORIGINAL else None
+    return record if blob is None else unpack(decompress(blob))
+
+
+def _restored(stored: Stored, positions: Sequence[int], encoders: Mapping[str, Encode]) -> Restored:
+    records: dict[int, Record] = {}
+    added = dict.fromkeys(stored.state.totals, 0)
+    bytes_added = 0
+    for position in positions:
+        index = position - stored.state.offset
+        if not 0 <= index < len(stored.records) or position not in stored.archive:
+            continue
+        shown = stored.records[index]
+        if shown.kind in (Kind.ORIGINAL, Kind.TOMBSTONE, Kind.CORRUPT):
+            continue
+        original = _original(stored, position, shown)
+        for name in added:
+            added[name] += _tokens(original, name, encoders[name]) - _tokens(shown, name, encoders[name])
+        bytes_added += len(original.text) - len(shown.text)
+        # The replacement's fingerprint stays, so that a list which still holds it is recognised.
+        records[position] = replace(original, flags=original.flags | KEPT, shown=shown.shown)
+    return Restored(records, added, bytes_added)
+
+
+def _tokens(record: Record, encoding: str, encode: Encode) -> int:
+    counted = record.counted(encoding)
+    return count_message(record.value(), encode) if counted is None else counted
+
+
+def _forked_state(stored: Stored, end: int) -> dict[str, str | bytes | int | float]:
+    """The state of a copy that ends behind `end` records; totals of what every record was counted in."""
+    state, records = stored.state, stored.records[:end]
+    live = [record for record in records if record.kind is not Kind.TOMBSTONE]
+    lead = min(state.lead, end)
+    chains = chain_of([r.own for r in records[lead:] if r.kind is not Kind.TOMBSTONE])
+    archived = sum(len(blob) for position, blob in stored.archive.items() if position < state.offset + end)
+    fields: dict[str, str | bytes | int | float] = {
+        "offset": state.offset,
+        "length": end,
+        "tombs": end - len(live),
+        "lead": lead,
+        "bytes": sum(len(record.text) for record in records) + archived,
+        "chain": chains[-1] if chains else b"",
+    }
+    for name in ("judged", "judged_encoding", "judged_threshold", "judged_fixed"):
+        if name in stored.raw:
+            fields[name] = stored.raw[name]
+    for encoding in ENCODINGS:
+        counts = [record.counted(encoding) for record in records]
+        if None not in counts:
+            known = [count or 0 for count in counts]
+            fields |= {
+                f"{encoding}.total": sum(known),
+                f"{encoding}.counted": end,
+                f"{encoding}.lead": sum(known[:lead]),
+            }
+    return fields

@@ -1,0 +1,171 @@
+"""prepare: the list for one model call, of the stored history or of a caller's own list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+from compactor.cached_history import CachedHistory
+from compactor.claims import Claim
+from compactor.commands.counters import EVICTED
+from compactor.commands.prepare import Judgement
+from compactor.effects import Flow, compute
+from compactor.exceptions import ConfigurationError, SessionEvictedError, StoreUnavailableError
+from compactor.formats.openai import leading_system
+from compactor.frozen import freeze
+from compactor.judging import Fixed, Request, compaction_word, verdict
+from compactor.models import Context, Fit, Message, Verdict
+from compactor.queueing import Queueing
+from compactor.reader import MANY, SessionReader
+from compactor.repair import repair
+from compactor.syncing import Listed, Syncing
+from compactor.tokens import Encode
+from compactor.view import compose
+
+WaitFor = Literal["fit", "swap"]
+_UNAVAILABLE = "held(store_unavailable)"
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One send: what stands beside the history, what it is judged by, and whether calls are mended."""
+
+    request: Request
+    fixed: Fixed
+    judgement: Judgement
+    encode: Encode
+    mend: bool
+
+
+class Sending:
+    """Sends of one session; each method yields effects."""
+
+    def __init__(self, reader: SessionReader, queueing: Queueing, syncing: Syncing) -> None:
+        self._reader, self._queueing, self._syncing = reader, queueing, syncing
+
+    def prepare(
+        self,
+        request: Request,
+        *,
+        messages: object = None,
+        wait: float = 0.0,
+        wait_for: WaitFor = "fit",
+        repair: bool | None = None,
+    ) -> Flow[Context]:
+        """The list for one send; queues a compaction when the threshold is crossed."""
+        if wait_for not in ("fit", "swap"):
+            raise ConfigurationError("wait_for: expected 'fit' or 'swap'.")
+        if repair not in (None, True, False):
+            raise ConfigurationError("repair: expected True, False or None (mends sessions fed by push alone).")
+        listed = None if messages is None else (yield from self._syncing.read(messages))
+        if listed is not None:
+            request = replace(request, lead=listed.lead)
+        encode = yield from self._reader.encoder()
+        fixed = yield from self._reader.fixed(request)
+        mend = listed is None if repair is None else repair
+        send = Send(request, fixed, self._reader.judge(request, fixed), encode, mend)
+        try:
+            context = yield from self._send(send, listed)
+            if wait > 0 and _is_worth_waiting(context.verdict, wait_for):
+                yield from self._queueing.await_swap(wait)
+                context = yield from self._send(send, listed)
+        except StoreUnavailableError as error:
+            return (yield from self._degraded(send, listed, error))
+        return context
+
+    def _send(self, send: Send, listed: Listed | None) -> Flow[Context]:
+        if listed is not None:
+            return (yield from self._send_list(send, listed))
+        seen = yield from self._queueing.look(send.judgement, send.encode)
+        state, held = yield from self._queueing.publish(seen)
+        whole = seen.history.in_order(send.encode, mend=send.mend)
+        over = send.fixed.total + _tokens(whole.messages) >= send.judgement.budget.threshold
+        word = "not_needed" if seen.answer is None else compaction_word(state, held, over=over)
+        problems = (*seen.history.problems, *whole.problems)
+        return (yield from self._composed(send, seen.history, whole.messages, word, problems, seen.recounted))
+
+    def _send_list(self, send: Send, listed: Listed) -> Flow[Context]:
+        placed = yield from self._syncing.place(listed, send.judgement, send.encode)
+        state, held = yield from self._queueing.publish(placed.seen)
+        whole = repair(placed.messages, send.encode, mend=send.mend)
+        over = send.fixed.total + _tokens(whole.messages) >= send.judgement.budget.threshold
+        word = f"held({placed.unsaved})" if placed.unsaved else compaction_word(state, held, over=over)
+        problems = (*placed.problems, *whole.problems)
+        return (
+            yield from self._composed(send, placed.seen.history, whole.messages, word, problems, placed.seen.recounted)
+        )
+
+    def _degraded(self, send: Send, listed: Listed | None, error: StoreUnavailableError) -> Flow[Context]:
+        """The caller's own list, else the newest context this process holds, shortened by pure code."""
+        held = self._reader.around.histories.get(self._reader.cache_key)
+        problems = (EVICTED,) if isinstance(error, SessionEvictedError) else ()
+        if listed is not None:
+            messages: Sequence[Message] = yield from self._syncing.unplaced(listed, send.encode)
+        elif held is not None:
+            messages = held.usable
+        else:
+            raise error
+        whole = repair(messages, send.encode, mend=send.mend)
+        history = held or CachedHistory(0, 0, ())
+        composed = partial(
+            self._compose, send, history, whole.messages, _UNAVAILABLE, (*problems, *whole.problems), False
+        )
+        context = yield from compute(composed, heavy=len(whole.messages) > MANY)
+        return replace(context, verdict=replace(context.verdict, fit=Fit.DEGRADED))
+
+    def _composed(
+        self,
+        send: Send,
+        history: CachedHistory,
+        messages: Sequence[Message],
+        compaction: str,
+        problems: tuple[str, ...],
+        recounted: bool,
+    ) -> Flow[Context]:
+        shortened = send.fixed.total + _tokens(messages) > send.judgement.budget.ceiling
+        composed = partial(self._compose, send, history, messages, compaction, problems, recounted)
+        return (yield from compute(composed, heavy=len(messages) > MANY and shortened))
+
+    def _compose(
+        self,
+        send: Send,
+        history: CachedHistory,
+        messages: Sequence[Message],
+        compaction: str,
+        problems: tuple[str, ...],
+        recounted: bool,
+    ) -> Context:
+        lead_tokens = _tokens(messages[: leading_system(message.value for message in messages)])
+        budget = send.judgement.budget
+        whole = replace(budget, fixed=budget.fixed + lead_tokens)
+        view = compose(messages, whole, send.encode, beside=send.fixed.total, cut=history.cut)
+        if view.cut != history.cut and history.version:
+            self._reader.around.histories.put(self._reader.cache_key, replace(history, cut=view.cut))
+        opening = [freeze(dict(message)) for message in send.request.opening]
+        figures = verdict(
+            budget,
+            send.fixed,
+            history=_tokens(messages),
+            lead_tokens=lead_tokens,
+            length=len(messages),
+            compaction=compaction,
+            fit=view.fit,
+            sent=send.fixed.total + view.tokens,
+            stable_until=view.stable_until + len(opening),
+            recounted=recounted,
+            problems=problems,
+        )
+        replaced = sum(1 for message in messages if message.replaced)
+        return Context([*opening, *view.messages], figures, send.request.system, replaced, view.left_out)
+
+
+def _tokens(messages: Sequence[Message]) -> int:
+    return sum(message.tokens for message in messages)
+
+
+def _is_worth_waiting(seen: Verdict, wait_for: WaitFor) -> bool:
+    if seen.compaction not in (Claim.QUEUED, Claim.RUNNING):
+        return False
+    return wait_for == "swap" or seen.fit in (Fit.SHORTENED, Fit.IMPOSSIBLE)

@@ -1,0 +1,168 @@
+"""A caller's own list: matched with the history, what is new in it stored, answered for exactly that list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from compactor.cached_history import EMPTY, CachedHistory
+from compactor.commands import counters, recall, sync
+from compactor.commands.prepare import Judgement, Load, Mode
+from compactor.commands.push import session_full
+from compactor.commands.sync import Change, Row
+from compactor.effects import Flow, compute, run
+from compactor.exceptions import SessionEvictedError, StoreUnavailableError
+from compactor.formats.openai import leading_system
+from compactor.frozen import freeze
+from compactor.judging import beginning_at
+from compactor.list_change import change_of, tokens_of
+from compactor.matching import Match, match
+from compactor.models import Message
+from compactor.pushing import OWN_OPERATION_MS, Pushing, operation_id
+from compactor.queueing import Queueing
+from compactor.reader import HEAVY, MANY, Look, SessionReader
+from compactor.records import ENCODINGS, Encoded
+from compactor.tokens import Encode, count_message
+
+_ATTEMPTS: Final = 8  # at a history that others change all the while
+FULL: Final = "session_full"
+CONTENDED: Final = "contended"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A caller's list read: the system messages that open it, and the conversation behind them."""
+
+    lead: tuple[Mapping[str, Any], ...]
+    rows: tuple[Encoded, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The messages that answer a list, and how the session stands; `unsaved` says why new ones are not stored."""
+
+    messages: tuple[Message, ...]
+    seen: Look
+    unsaved: str = ""
+    problems: tuple[str, ...] = ()
+
+    def raise_unsaved(self, max_bytes: int) -> None:
+        """Raises MessageTooLargeError or StoreUnavailableError when new messages could not be stored."""
+        if self.unsaved == FULL:
+            raise session_full(self.seen.synced.stored_bytes if self.seen.synced else 0, max_bytes)
+        if self.unsaved:
+            raise StoreUnavailableError(
+                "session: others change its history all the while, so the list could not be stored; nothing was "
+                "changed. Call again."
+            )
+
+
+class Syncing:
+    """Lists of one session; each method yields effects."""
+
+    def __init__(self, reader: SessionReader, pushing: Pushing, queueing: Queueing) -> None:
+        self._reader, self._pushing, self._queueing = reader, pushing, queueing
+
+    def read(self, messages: object) -> Flow[Listed]:
+        """Splits a list into system text and conversation. Raises InvalidMessageError."""
+        encoded = yield from self._pushing.encoded(messages)
+        lead = leading_system(message.value for message in encoded)
+        return Listed(tuple(freeze(dict(message.value)) for message in encoded[:lead]), tuple(encoded[lead:]))
+
+    def place(self, listed: Listed, judgement: Judgement, encode: Encode, *, mode: Mode = "send") -> Flow[Placed]:
+        """Stores what is new, in one round trip when this process or the whole list knows the history.
+
+        Raises StoreUnavailableError.
+        """
+        problems: tuple[str, ...] = ()
+        seen, unsaved = Look(None, EMPTY), ""
+        found = Match((), ())
+        for _ in range(_ATTEMPTS):
+            held = self._reader.around.histories.get(self._reader.cache_key) or EMPTY
+            found = yield from self._matched(held, listed.rows)
+            try:
+                seen = yield from self._look(held, found, judgement, encode, mode)
+            except SessionEvictedError:
+                problems = (counters.EVICTED,)
+                yield from self._heal()
+                continue
+            found = yield from self._matched(seen.history, listed.rows)
+            unsaved = FULL if seen.synced is not None and seen.synced.status == "full" else ""
+            if unsaved or not found.changes:
+                break
+        else:
+            unsaved = CONTENDED
+        messages = yield from self.messages(seen.history, found, encode)
+        return Placed(messages, seen, unsaved, problems)
+
+    def unplaced(self, listed: Listed, encode: Encode) -> Flow[tuple[Message, ...]]:
+        """The list with the replacements that this process knows of, nothing read and nothing stored."""
+        held = self._reader.around.histories.get(self._reader.cache_key) or EMPTY
+        found = yield from self._matched(held, listed.rows)
+        return (yield from self.messages(held, found, encode))
+
+    def _matched(self, held: CachedHistory, rows: Sequence[Encoded]) -> Flow[Match]:
+        heavy = len(rows) > MANY
+        return (yield from compute(lambda: match(held.messages, rows, lead=held.lead), heavy=heavy))
+
+    def _look(self, held: CachedHistory, found: Match, judgement: Judgement, encode: Encode, mode: Mode) -> Flow[Look]:
+        change = yield from self._change(held, found)
+        first = None
+        if change is not None:
+            first = sync.sync(
+                self._reader.keys,
+                change,
+                version=held.version,
+                length=len(held.messages),
+                ttl_ms=self._reader.ttl_ms,
+                max_bytes=self._reader.settings.max_session_bytes,
+            )
+        after = held.chain if change is None else change.after
+        tokens = None if held is EMPTY else tokens_of(held, found, change, self._reader.encoding)
+        places = [place for place in found.places if place is not None]
+        judged = beginning_at(judgement, held.messages[places[0]].position if places else 0)
+        seen = yield from self._queueing.look(judged, encode, mode=mode, load=Load(tokens, after), first=first)
+        if seen.synced is not None and seen.synced.behind:
+            self._reader.around.encodings[self._reader.session] = frozenset(ENCODINGS)
+        return seen
+
+    def _change(self, held: CachedHistory, found: Match) -> Flow[Change | None]:
+        """What the list changes in the history this process holds; None when nothing."""
+        if not found.changes:
+            return None
+        wanted = [i for i in range(len(found.items)) if i >= found.stored or i == found.reword]
+        counts = yield from self._pushing.counted([found.items[i] for i in wanted])
+        rows = {
+            i: Row(found.items[i], {name: tokens[order] for name, tokens in counts.items()})
+            for order, i in enumerate(wanted)
+        }
+        return change_of(held, found, rows)
+
+    def messages(self, held: CachedHistory, found: Match, encode: Encode) -> Flow[tuple[Message, ...]]:
+        """The messages of a matched list: stored ones as they stand now, others as the caller has them."""
+        following = held.offset + len(held.messages)
+
+        def read() -> tuple[Message, ...]:
+            answer: list[Message] = []
+            for i, place in enumerate(found.places):
+                stored = None if place is None else held.messages[place]
+                if stored is not None and i not in found.own_words:
+                    answer.append(stored)
+                    continue
+                value = found.items[i].stored_value()
+                position = following + i - found.stored if stored is None else stored.position
+                answer.append(Message(position, freeze(value), count_message(value, encode)))
+            return tuple(answer)
+
+        fresh = sum(len(item.text) for i, item in enumerate(found.items) if found.places[i] is None)
+        return (yield from compute(read, heavy=fresh > HEAVY))
+
+    def _heal(self) -> Flow[None]:
+        """What an eviction left moves aside; then the caller's list is stored as a new conversation."""
+        self._reader.around.histories.drop(self._reader.cache_key)
+        healed = recall.clear(
+            self._reader.keys, operation=operation_id(None), remember_ms=OWN_OPERATION_MS, ending="heal"
+        )
+        yield from run(healed)
+        yield from run(counters.add(self._reader.settings.namespace, counters.EVICTED))
