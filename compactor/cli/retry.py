@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json as json_lib
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from compactor.cli.app import app
 from compactor.cli.console import Json, print_json, stderr, stdout
+from compactor.cli.judged import judged_config
 from compactor.cli.reading import not_found
 from compactor.client import Compactor
 from compactor.commands.command import session_keys
 from compactor.commands.dead import Dead, revive
-from compactor.commands.read import read_state
 from compactor.dead_list import dead_sessions
 from compactor.effects import run
 from compactor.exceptions import CompactorError, ConfigurationError, SessionDamagedError, StoreUnavailableError
-from compactor.judging import kept_judgement
-from compactor.model_config import ModelConfig
 from compactor.models import Outcome, SessionId, session_id
-from compactor.records import ENCODINGS
 
 
 @app.command()
@@ -71,21 +67,9 @@ def _retried(memory: Compactor, name: SessionId, *, json: bool) -> bool:
 
 def _queue(memory: Compactor, name: SessionId) -> Outcome:
     """Raises SessionNotFoundError, SchemaVersionError, DispatchError, StoreUnavailableError."""
-    keys = session_keys(memory.settings.namespace, name)
-    judged = memory.drive(run(read_state(keys, ENCODINGS[0]))).judged
-    if memory.drive(run(revive(keys))) == "gone":
+    if memory.drive(run(revive(session_keys(memory.settings.namespace, name)))) == "gone":
         raise not_found()
-    return memory.session(name, _config(judged)).compact()
-
-
-def _config(judged: bytes) -> ModelConfig:
-    """The model that a session was judged by last."""
-    if kept_judgement(judged) is None:
+    config = judged_config(memory, name)
+    if config is None:
         raise ConfigurationError("session: no send of it was judged yet; its next prepare queues it when it is due.")
-    kept: dict[str, Any] = json_lib.loads(judged)
-    return ModelConfig(
-        kept["model"],
-        context_limit_tokens=kept["limit"],
-        context_strategy=kept["strategy"],
-        encoding=kept["encoding"],
-    )
+    return memory.session(name, config).compact()
