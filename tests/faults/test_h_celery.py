@@ -18,7 +18,7 @@ from uuid import uuid4
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
-from compactor import Code, Compactor, ConfigurationError, SummarizerError
+from compactor import Code, Compactor, ConfigurationError, Outcome, Session, SummarizerError
 from compactor.dispatch import TASK, Dispatcher, queue_name
 from compactor.embedded import EmbeddedServer
 from compactor.encodings import encoder
@@ -89,6 +89,10 @@ def test_h03_a_session_whose_worker_dies_each_time_is_left_alone(memory: Compact
     assert worker.work("h03").outcome.outcome is Code.APPLIED
 
 
+def outcome_of(session: Session) -> Outcome:
+    return wait_until(lambda: session.status().last, seconds=30, what="the outcome")
+
+
 def test_h04_a_worker_cut_off_from_redis_goes_on_taking_tasks(
     own_server: EmbeddedServer, model: ModelServer, tmp_path: Path
 ) -> None:
@@ -104,8 +108,7 @@ def test_h04_a_worker_cut_off_from_redis_goes_on_taking_tasks(
             session.prepare()
             server.client_kill_filter(_type="normal", skipme=True)
             server.client_kill_filter(_type="pubsub", skipme=True)
-            outcome = wait_until(lambda session=session: session.status().last, seconds=30, what="the outcome")
-            assert outcome.outcome is Code.APPLIED
+            assert outcome_of(session).outcome is Code.APPLIED
         assert child.process.poll() is None
 
 
@@ -167,29 +170,38 @@ def test_h08_a_model_that_never_answers_holds_a_worker_no_longer_than_allowed() 
         )
         request = SummaryRequest("ls", "{}", "row\n" * 900, "", 900, 100)
         started = time.monotonic()
+        ended: list[int] = []
         answers = ModelSummarizer(chosen)(
-            [request] * 3, encode=encoder("o200k_base"), deadline=started + 2.0, done=lambda *_: None
+            [request] * 3,
+            encode=encoder("o200k_base"),
+            deadline=started + 2.0,
+            done=lambda index, _: ended.append(index),
         )
+        assert sorted(ended) == [0, 1, 2]
         assert time.monotonic() - started < 4.0
         assert {answer.code for answer in answers if isinstance(answer, SummarizerError)} == {"timeout"}
         assert len(server.requests) == 3, "the SDK retries nothing by itself"
 
 
-def limit_reached(
-    _requests: Sequence[SummaryRequest],
-    *,
-    encode: Encode,
-    deadline: float,
-    done: Callable[[int, Summary | SummarizerError], None],
-) -> list[Summary | SummarizerError]:
-    raise SoftTimeLimitExceeded
+class LimitReached:
+    """A summarizer in which Celery's soft time limit strikes."""
+
+    def __call__(
+        self,
+        requests: Sequence[SummaryRequest],
+        *,
+        encode: Encode,
+        deadline: float,
+        done: Callable[[int, Summary | SummarizerError], None],
+    ) -> list[Summary | SummarizerError]:
+        raise SoftTimeLimitExceeded
 
 
 def test_h09_a_time_limit_is_not_taken_for_a_failed_summary(memory: Compactor, worker: InlineWorker) -> None:
     session = memory.session("h09", SMALL)
     session.push(conversation(9))
     session.prepare()
-    worker.tools = replace(worker.tools, summarize=limit_reached, lease=0.1)
+    worker.tools = replace(worker.tools, summarize=LimitReached(), lease=0.1)
     with pytest.raises(SoftTimeLimitExceeded):
         worker.work("h09")
     assert session.prepare().messages[-1] == conversation(9)[-1]
