@@ -109,10 +109,12 @@ class _Session:
                     self._finds("duplicated", bot=entry.bot, number=entry.number, order=order, times=count)
                 if count == 0 and (entry.fate is Fate.STORED or any(found)):
                     self._finds("lost", bot=entry.bot, number=entry.number, order=order, fate=entry.fate)
-            at = tuple(places[text][0] for text in texts if places.get(text))
+            if not all(found):
+                continue
+            at = tuple(places[text][0] for text in texts)
             if any(after != before + 1 for before, after in pairwise(at)):
                 self._finds("reordered", bot=entry.bot, number=entry.number, what="a batch was torn apart")
-            if entry.positions and all(found) and entry.positions != at:
+            if entry.positions and entry.positions != at:
                 self._finds("reordered", bot=entry.bot, number=entry.number, what="not where its receipt says", at=at)
 
     def _check_order(self, places: Mapping[bytes, list[int]]) -> None:

@@ -19,8 +19,9 @@ from compactor.models import Code, Outcome
 class Bill:
     """Model calls of a run: those that gave a summary, those that did not, those for a content that had one.
 
-    `at_risk` counts the calls whose compaction was under way in a worker that a fault hit: these
-    may have to be made again. `unexplained` counts repeats of calls that were not.
+    `at_risk` counts the calls whose compaction a fault hit on its way, at its worker or by the
+    failure of another of its calls: these may have to be made again. `unexplained` counts repeats
+    of calls that were not.
     """
 
     calls: int
@@ -41,7 +42,10 @@ def bill(
     """Compares the model's own account with the audit of the sessions; `lease` in seconds ends every compaction."""
     good = [call for call in calls if call.answered]
     settled = _settled(records, runs)
-    at_risk = [_is_cut(call, (*settled.get(call.content, ()), call.began + lease), hits) for call in good]
+    spoilt = _Spoilt(calls, records, lease)
+    at_risk = [
+        spoilt.holds(call) or _is_cut(call, (*settled.get(call.content, ()), call.began + lease), hits) for call in good
+    ]
     last: dict[str, bool] = {}
     repeats: list[bool] = []
     for call, risk in zip(good, at_risk, strict=True):
@@ -55,6 +59,28 @@ def _is_cut(call: Call, ends: Sequence[float], hits: Sequence[Hit]) -> bool:
     """Whether a fault hit the worker between a call and the swap that brought its summary in."""
     end = min(at for at in ends if at >= call.began)
     return any(call.slot in hit.slots and hit.began <= end and hit.ended >= call.began for hit in hits)
+
+
+class _Spoilt:
+    """Compactions in which a call to the model failed, by session and time."""
+
+    def __init__(self, calls: Sequence[Call], records: Sequence[Record], lease: float) -> None:
+        self._lease = lease
+        self._sessions = {
+            _content(message): entry.session
+            for record in records
+            for entry in record.entries
+            for message in entry.messages
+            if message.get("role") == "tool"
+        }
+        self._failed: dict[str, list[float]] = defaultdict(list)
+        for call in calls:
+            if not call.answered:
+                self._failed[self._sessions.get(call.content, "")].append(call.began)
+
+    def holds(self, call: Call) -> bool:
+        failed = self._failed.get(self._sessions.get(call.content, ""), ())
+        return any(abs(at - call.began) <= self._lease for at in failed)
 
 
 def _settled(records: Sequence[Record], runs: Mapping[str, Sequence[Outcome]]) -> dict[str, list[float]]:

@@ -85,4 +85,5 @@ class ChaosModel:
 
 def _good(text: str) -> Answer:
     values = [first or second for first, second in _VALUE.findall(text)]
-    return summary(f"The tool listed {len(values)} rows.", first=values[0] if values else "none")
+    note = "工具列出了一些订单。" if "编号" in text else "The tool listed rows."
+    return summary(note, first=values[0] if values else "none")

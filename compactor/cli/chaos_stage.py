@@ -29,6 +29,7 @@ TIMES: Final = {
     "compaction_deadline": 2.5,
     "claim_lease": 3.0,
     "queue_patience": 6.0,
+    "breaker_pause": 1.0,
     "visibility_timeout": 8.0,
     "stop_grace": 6.0,
     "session_ttl": 3_600.0,

@@ -41,8 +41,8 @@ def lines(report: dict[str, Any]) -> Sequence[str]:
     )
     calls = (
         f"{report['model_calls']:,} model calls gave a summary, {report['model_failures']:,} did not; "
-        f"{report['at_risk']:,} belonged to compactions under way in a worker that a fault hit: at most these may be "
-        f"made again (others that were: {report['unexplained']})."
+        f"{report['at_risk']:,} belonged to compactions that a fault hit on their way: at most these may be made again "
+        f"(others that were: {report['unexplained']})."
     )
     rest = (
         f"The claim's lease was {report['lease']:g} s. Miscounted {report['miscounted']}, damaged {report['damaged']}, "
