@@ -14,8 +14,10 @@ from compactor import Compactor, ModelConfig
 from compactor.embedded import EmbeddedServer
 from compactor.encodings import encoder
 from compactor.settings import read_settings
+from compactor.formats.openai import leading_system
 from compactor.store import Store
 from compactor.tokens import count_messages
+from compactor.validity import faults
 from tests.faults.windows import Sent, assert_sound, every_window, tagged
 from tests.integration.inline_worker import InlineWorker
 from tests.unit.chat import Chat, user
@@ -52,20 +54,52 @@ def bot(server: EmbeddedServer) -> Iterator[tuple[Compactor, InlineWorker]]:
         yield memory, InlineWorker(chosen, store)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(chat=shapes, share=st.floats(0.05, 0.95), cut=st.integers(0, 9), text=content)
 def test_a_no_stored_compaction_adds_a_fault_to_any_conversation(
     bot: tuple[Compactor, InlineWorker], chat: list[Chat], share: float, cut: int, text: Any
 ) -> None:
     memory, worker = bot
-    tokens = count_messages(chat, encoder("o200k_base"))
-    name = f"shapes/{uuid4().hex}"
-    session = memory.session(name, ModelConfig("gpt-4o", context_limit_tokens=max(20, int(tokens * share))))
+    name, config = f"pushed/{uuid4().hex}", window(chat, share)
+    session = memory.session(name, config)
     chat = [*chat, user(text)]
     for part in (chat[:cut], chat[cut:]):
         session.push(part)
         if session.prepare().verdict.compaction == "queued":
-            event(worker.work(name).outcome.outcome)
-        before = session.prepare()
-        assert_sound(session.originals(), Sent("prepared", before.messages))
+            event(f"pushed: {worker.work(name).outcome.outcome}")
+        assert_sound(session.originals(), Sent("as pushed", session.prepare(repair=False).messages))
+        mended = session.prepare().messages
+        found = faults(mended)
+        last = max((i for i, message in enumerate(mended) if message["role"] == "assistant"), default=0)
+        assert found["open_call"] == faults(mended[last:])["open_call"], "only the newest step may wait for a result"
+        assert not found["late_answer"]
+        assert not found["orphan_result"]
+        assert found["empty_content"] <= faults(chat)["empty_content"]
     assert session.originals() == chat
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(chat=shapes, share=st.floats(0.05, 0.95), cut=st.integers(0, 9))
+def test_a_no_list_comes_back_with_a_fault_that_it_had_not(
+    bot: tuple[Compactor, InlineWorker], chat: list[Chat], share: float, cut: int
+) -> None:
+    memory, worker = bot
+    name = f"listed/{uuid4().hex}"
+    session = memory.session(name, window(chat, share))
+    lead = leading_system(chat)
+    for end in sorted({lead, min(len(chat), lead + cut), len(chat)}):
+        given_list = tagged(chat[:end])
+        context = session.prepare(given_list)
+        if context.verdict.compaction == "queued":
+            event(f"listed: {worker.work(name).outcome.outcome}")
+            context = session.prepare(given_list)
+        assert_sound(given_list, Sent("listed", context.messages))
+        tags = [message["tag"] for message in context.messages]
+        assert tags == sorted(set(tags))
+        assert session.originals() == given_list[lead:]
+
+
+def window(chat: list[Chat], share: float) -> ModelConfig:
+    """A window of a share of the conversation's tokens."""
+    tokens = count_messages(chat, encoder("o200k_base"))
+    return ModelConfig("gpt-4o", context_limit_tokens=max(20, int(tokens * share)))

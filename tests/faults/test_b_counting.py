@@ -95,7 +95,7 @@ def test_b03_no_shape_of_a_message_stops_the_count(message: Chat, memory: Compac
     session = memory.session("b03", ROOMY)
     receipt = session.push(message)
     assert receipt.total == count_message(message, encoder("o200k_base")) >= PER_MESSAGE
-    context = session.prepare()
+    context = session.prepare(repair=False)
     assert context.messages == [message]
     assert context.verdict.total == receipt.total + 3
     assert session.push(user("go on")).length == 2
