@@ -60,8 +60,10 @@ class Script:
                 self.commands.append(command)
                 given = self._scripted(name_of(command))
                 if isinstance(given, Prepared) and given.claimed and not given.owner:
-                    return replace(given, owner=CompactionId(str(command.args[0])))  # the caller's own claim
-                return given
+                    given = replace(given, owner=CompactionId(str(args_of(command)[0])))  # the caller's own claim
+                if "prepare" not in (command.script, command.then and command.then[0]) or isinstance(given, Exception):
+                    return given
+                return self._scripted("sync") if command.then else None, given
             case Publish(session, owner):
                 assert session == NAME
                 self.published.append(owner)
@@ -82,7 +84,9 @@ class Script:
 
 
 def name_of(command: Command[Any]) -> str:
-    """The script's name; plain reads go by what they are for."""
+    """The script's name, of two the last one's; plain reads go by what they are for."""
+    if command.then is not None:
+        return command.then[0]
     if command.script is not None:
         return command.script
     kinds = " ".join(str(read[0]) for read in command.reads)
@@ -90,6 +94,11 @@ def name_of(command: Command[Any]) -> str:
     if kinds == "HMGET":
         return "state" if "owner" in command.reads[0] else "load"
     return names.get(kinds, "status")
+
+
+def args_of(command: Command[Any]) -> tuple[Any, ...]:
+    """The arguments of a command's last script."""
+    return command.args if command.then is None else command.then[1]
 
 
 def drive(flow: Flow[T], script: Script) -> T:
@@ -163,7 +172,7 @@ def prepared(chat: Sequence[Chat], **changes: Any) -> Prepared:
     """The answer to a first prepare of this conversation."""
     rows = records(chat)
     values: dict[str, Any] = {
-        "revision": Revision(1), "offset": 0, "length": len(rows), "lead": 0, "claim": "idle", "claimed": False,
+        "version": 1, "offset": 0, "length": len(rows), "lead": 0, "claim": "idle", "claimed": False,
         "total": sum(count_message(message, by_length) for message in chat), "held": "", "owner": "",
         "queued_seconds": 0.0, "whole": False, "changed": {}, "tail": rows, **changes,
     }  # fmt: skip

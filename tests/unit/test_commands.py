@@ -8,10 +8,11 @@ import pytest
 
 from compactor.budget import Budget
 from compactor.claims import Begun
-from compactor.commands import claim, prepare, push
+from compactor.commands import claim, prepare, push, sync
 from compactor.commands.command import Command, SessionKeys, fields, number, session_keys, text
-from compactor.commands.prepare import Judgement, Known
+from compactor.commands.prepare import Judgement, Known, Mode
 from compactor.commands.push import Batch
+from compactor.commands.sync import Change, Synced
 from compactor.exceptions import (
     MessageTooLargeError,
     SessionDamagedError,
@@ -22,6 +23,7 @@ from tests.unit.chat import Chat, result, user
 
 KEYS = session_keys("test", session_id("tenant/chat-1"))
 OWNER = CompactionId("owner-1")
+CHAIN = b"c" * 16
 JUDGED = Judgement(Budget(16_000, 9_600, 12_800, 100), "o200k_base", b'{"judged":1}')
 
 
@@ -91,13 +93,14 @@ def test_a_push_is_one_script_with_three_arguments_a_message() -> None:
 
 
 def test_a_push_answers_total_length_and_place() -> None:
-    pushed = parsed(pushing(user("a")), [b"ok", 70, 3, 12, 1, 0])
+    pushed = parsed(pushing(user("a")), [b"ok", 70, 3, 12, 1, 0, 900])
     assert (pushed.total, pushed.length, pushed.first, pushed.over, pushed.behind) == (70, 3, 12, True, False)
+    assert pushed.stored_bytes == 900
 
 
 def test_a_push_into_a_history_not_counted_has_no_total() -> None:
-    assert parsed(pushing(user("a")), [b"ok", -1, 3, 2, 0, 1]).total is None
-    assert parsed(pushing(user("a")), [b"ok", -1, 3, 2, 0, 1]).behind
+    assert parsed(pushing(user("a")), [b"ok", -1, 3, 2, 0, 1, 900]).total is None
+    assert parsed(pushing(user("a")), [b"ok", -1, 3, 2, 0, 1, 900]).behind
 
 
 def test_a_full_session_is_named_with_its_sizes() -> None:
@@ -121,16 +124,24 @@ def test_a_damaged_session_says_what_to_look_at(command: Command[Any]) -> None:
 # --- prepare
 
 
-def preparing(known: Known, *, force: bool = False) -> Command[prepare.Prepared | None]:
+def preparing(known: Known, *, mode: Mode = "send") -> Command[tuple[None, prepare.Prepared | None]]:
     return prepare.prepare(
-        KEYS, JUDGED, owner=OWNER, ttl_ms=2_000, known=known, queue_ms=900_000, max_attempts=3, force=force
+        KEYS, JUDGED, owner=OWNER, ttl_ms=2_000, known=known, queue_ms=900_000, max_attempts=3, mode=mode
     )  # fmt: skip
 
 
 def answer(
-    *, length: int, total: int = 50, kind: bytes = b"delta", claimed: int = 0, rest: tuple[Any, ...] = ()
+    *, length: int, total: int = 50, kind: bytes = b"delta", claimed: int = 0, dies: int = 0, rest: tuple[Any, ...] = ()
 ) -> Any:
-    return [b"ok", 1_000, 10, length, total, 1, b"idle", claimed, b"", b"", kind, 2_500, *rest]
+    return [b"ok", 1_000, 10, length, total, 1, b"idle", claimed, b"", b"", kind, 2_500, CHAIN, dies, *rest]
+
+
+def prepared_from(command: Command[tuple[None, prepare.Prepared | None]], *replies: Any) -> prepare.Prepared:
+    """What a prepare was told; nothing ran before it."""
+    before, found = parsed(command, *replies)
+    assert before is None
+    assert isinstance(found, prepare.Prepared)
+    return found
 
 
 def test_a_prepare_judges_and_reads_in_one_round_trip() -> None:
@@ -140,36 +151,38 @@ def test_a_prepare_judges_and_reads_in_one_round_trip() -> None:
     assert command.args[0] == OWNER
     assert JUDGED.json in command.args
     assert "send" in command.args
-    assert "force" in preparing(Known(), force=True).args
+    assert "force" in preparing(Known(), mode="force").args
+    assert "look" in preparing(Known(), mode="look").args
 
 
 def test_an_unknown_session_prepares_to_nothing() -> None:
-    assert parsed(preparing(Known()), [b"none"], []) is None
+    assert parsed(preparing(Known()), [b"none"], []) == (None, None)
 
 
 def test_a_first_prepare_gets_the_whole_history() -> None:
     rows = [record(user("a")), record(user("b"))]
-    found = parsed(preparing(Known()), answer(length=2), [row.pack() for row in rows])
-    assert (found.revision, found.offset, found.length, found.total) == (1_000, 10, 2, 50)
+    found = prepared_from(preparing(Known()), answer(length=2), [row.pack() for row in rows])
+    assert (found.version, found.offset, found.length, found.total) == (1_000, 10, 2, 50)
     assert (found.lead, found.claim, found.claimed, found.held) == (1, "idle", False, "")
     assert (found.tail, found.changed, found.whole, found.queued_seconds) == (tuple(rows), {}, False, 2.5)
+    assert (found.chain, found.dies) == (CHAIN, False)
 
 
 def test_a_later_prepare_gets_the_tail_and_what_was_replaced() -> None:
     new = record(result("a", "short"), Kind.SUMMARY)
-    found = parsed(preparing(Known(999, 2)), answer(length=3, rest=(11, new.pack())), [record(user("c")).pack()])
+    found = prepared_from(preparing(Known(999, 2)), answer(length=3, rest=(11, new.pack())), [record(user("c")).pack()])
     assert found.changed == {11: new}
     assert [row.value() for row in found.tail] == [user("c")]
 
 
 def test_a_reader_too_far_behind_must_read_all() -> None:
-    found = parsed(preparing(Known(7, 2)), answer(length=3, kind=b"all"), [record(user("c")).pack()])
+    found = prepared_from(preparing(Known(7, 2)), answer(length=3, kind=b"all"), [record(user("c")).pack()])
     assert found.whole
     assert found.tail == ()
 
 
 def test_nothing_known_is_never_too_far_behind() -> None:
-    found = parsed(preparing(Known()), answer(length=1, kind=b"all"), [record(user("a")).pack()])
+    found = prepared_from(preparing(Known()), answer(length=1, kind=b"all"), [record(user("a")).pack()])
     assert not found.whole
     assert len(found.tail) == 1
 
@@ -180,16 +193,30 @@ def test_a_history_shorter_than_its_state_is_damaged() -> None:
 
 
 def test_a_total_that_is_not_counted_is_none() -> None:
-    assert parsed(preparing(Known()), answer(length=0, total=-1), []).total is None
+    assert prepared_from(preparing(Known()), answer(length=0, total=-1), []).total is None
 
 
 def test_a_claim_just_taken_is_told() -> None:
-    assert parsed(preparing(Known()), answer(length=0, claimed=1), []).claimed
+    assert prepared_from(preparing(Known()), answer(length=0, claimed=1), []).claimed
+
+
+def test_a_session_that_died_of_this_send_is_told() -> None:
+    assert prepared_from(preparing(Known()), answer(length=0, dies=1), []).dies
+
+
+def test_a_change_right_before_a_prepare_shares_its_round_trip() -> None:
+    change = sync.sync(KEYS, Change(CHAIN), version=7, length=2, ttl_ms=1, max_bytes=9)
+    command = prepare.prepare(
+        KEYS, JUDGED, owner=OWNER, ttl_ms=2_000, known=Known(7, 2), queue_ms=1, max_attempts=3, first=change
+    )
+    assert (command.script, command.args, command.then and command.then[0]) == ("sync", change.args, "prepare")
+    done, found = parsed(command, [b"changed"], answer(length=2), [])
+    assert (done, found.length) == (Synced("changed"), 2)
 
 
 @pytest.mark.parametrize(("reply", "stored"), [(b"ok", True), (b"changed", False)])
 def test_a_recount_tells_whether_it_was_stored(reply: bytes, stored: bool) -> None:
-    command = prepare.recount(KEYS, encoding="o200k_base", revision=1, length=2, total=50, lead_tokens=4)
+    command = prepare.recount(KEYS, encoding="o200k_base", version=1, length=2, total=50, lead_tokens=4)
     assert command.args == ("o200k_base", 1, 2, 50, 4)
     assert parsed(command, reply) is stored
 

@@ -54,8 +54,8 @@ def test_tools_of_any_shape_are_counted(tools: Any, form: Any) -> None:
 
 
 def test_an_empty_system_text_is_a_message_and_none_is_not() -> None:
-    assert Request(system="").system_message == {"role": "system", "content": ""}
-    assert Request().system_message is None
+    assert Request(system="").opening == ({"role": "system", "content": ""},)
+    assert Request().opening == ()
 
 
 @given(st.tuples(*[json_values] * 2), st.tuples(*[json_values] * 2), st.sampled_from([None, "", "a"]))

@@ -77,13 +77,14 @@ def test_every_kind_but_the_original_is_a_replacement(kind: Kind) -> None:
 def test_the_numbers_of_the_stored_kinds_never_change() -> None:
     assert {kind.name: kind.value for kind in Kind} == {
         "ORIGINAL": 0, "POINTER": 1, "CONDENSED": 2, "SUMMARY": 3, "EXTRACT": 4, "ELIDED": 5, "FOLD": 6, "TOMBSTONE": 7,
+        "CORRUPT": 255,
     }  # fmt: skip
 
 
 def test_the_words_of_outcomes_and_fits_never_change() -> None:
     assert {code.value for code in OutcomeCode} == {
         "applied", "below_threshold", "nothing_to_do", "no_gain", "busy", "stale", "gone", "summarizer_failed",
-        "exhausted", "dead", "queued", "running", "unknown",
+        "exhausted", "dead", "undone", "queued", "running", "unknown",
     }  # fmt: skip
     assert {fit.value for fit in Fit} == {"fits", "shortened", "impossible", "degraded"}
 

@@ -90,7 +90,7 @@ def test_a_second_prepare_asks_only_for_what_is_new() -> None:
 def test_a_process_too_far_behind_reads_all_anew() -> None:
     bot = Bot()
     prepare(bot, bot.script(prepare=prepared([user("a")])))
-    script = bot.script(prepare=[prepared([], whole=True), prepared([user("x"), user("y")], revision=40)])
+    script = bot.script(prepare=[prepared([], whole=True), prepared([user("x"), user("y")], version=40)])
     assert prepare(bot, script).messages == [user("x"), user("y")]
     assert script.ran == ["prepare", "prepare"]
     assert script.commands[1].reads[0][2] == 0
@@ -191,7 +191,7 @@ def test_a_wait_ends_as_soon_as_the_swap_was_made() -> None:
     script = bot.script(
         prepare=[
             prepared(chat, claim="queued", claimed=True),
-            prepared([], revision=2, length=len(chat), changed={2: short}),
+            prepared([], version=2, length=len(chat), changed={2: short}),
         ],
         state=[state(claim="running"), state(claim="idle")],
     )

@@ -14,7 +14,7 @@ from compactor.exceptions import (
 from compactor.models import Receipt
 from compactor.tokens import count_message
 from tests.unit.chat import by_length, user
-from tests.unit.flows import Bot, Script, load, pushed, record, sent, stored
+from tests.unit.flows import Bot, Script, prepared, pushed, record, sent, stored
 
 
 def operation(script: Script) -> Any:
@@ -63,9 +63,11 @@ def test_a_message_over_its_size_is_refused_before_anything_is_sent() -> None:
 
 def test_an_empty_push_stores_nothing_and_answers_where_the_session_stands() -> None:
     bot = Bot()
-    script = bot.script(load=load(total=40, lead_tokens=5, length=3))
-    assert push(bot, [], script) == Receipt(40, 3, False)
-    assert script.ran == ["load"]
+    chat = [user("a" * 400), user("b" * 40)]
+    script = bot.script(prepare=prepared(chat))
+    assert push(bot, [], script) == Receipt(sum(count_message(message, by_length) for message in chat), 2, False)
+    assert script.ran == ["prepare"]
+    assert "look" in script.commands[0].args  # judges nothing, so it takes no claim
 
 
 def test_a_push_into_a_history_not_counted_counts_it_once() -> None:

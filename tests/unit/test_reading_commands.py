@@ -9,12 +9,14 @@ import pytest
 
 from compactor.archive import compress
 from compactor.commands import read, recall
+from compactor.commands.recall import Ending
 from compactor.exceptions import (
     RecallExpiredError,
+    SchemaVersionError,
     SessionDamagedError,
     SessionNotFoundError,
 )
-from compactor.models import Code, Outcome
+from compactor.models import Code, Erased, Outcome
 from compactor.outcomes import to_json
 from compactor.records import unpack
 from tests.unit.chat import result, user
@@ -156,8 +158,19 @@ def test_a_damaged_original_is_a_damaged_session() -> None:
 
 def test_a_clear_answers_how_many_messages_moved() -> None:
     command = recall.clear(KEYS, operation=b"12345678", remember_ms=9)
-    assert command.args == (b"12345678", 9)
-    assert parsed(command, 7) == 7
+    assert command.args == (b"12345678", 9, "clear")
+    assert parsed(command, [7, 2, 3, 1]) == Erased(messages=7, archived=2, cleared=3, audit=1)
+    assert parsed(command, []) == Erased()
+
+
+@pytest.mark.parametrize("ending", ["heal", "erase"])
+def test_a_conversation_also_ends_by_healing_or_for_good(ending: Ending) -> None:
+    assert recall.clear(KEYS, operation=b"12345678", remember_ms=9, ending=ending).args[-1] == ending
+
+
+def test_a_conversation_of_a_newer_release_is_not_ended() -> None:
+    with pytest.raises(SchemaVersionError, match="schema 2"):
+        parsed(recall.clear(KEYS, operation=b"12345678", remember_ms=9), [b"newer", b"2"])
 
 
 def test_records_travel_whole() -> None:

@@ -11,7 +11,7 @@ from compactor.archive import compress
 from compactor.effects import Effect, Flow, Publish
 from compactor.exceptions import ConfigurationError, DispatchError, StoreUnavailableError
 from compactor.judging import Fixed, Request, judge
-from compactor.models import Code, Kind, Outcome
+from compactor.models import Code, Erased, Kind, Outcome
 from compactor.outcomes import to_json
 from tests.unit.chat import calling, result, user
 from tests.unit.flows import CONFIG, OVER, Bot, Script, prepared, pushed, record, state, stored
@@ -125,14 +125,14 @@ def test_the_audit_is_read_as_outcomes() -> None:
 
 def test_a_clear_has_a_name_of_its_own() -> None:
     bot = Bot()
-    scripts = [bot.script(clear=7), bot.script(clear=0)]
+    scripts = [bot.script(clear=Erased(7)), bot.script(clear=Erased())]
     assert [bot.run(lambda flows: flows.clear(), script) for script in scripts] == [7, 0]
     assert scripts[0].commands[0].args[0] != scripts[1].commands[0].args[0]
 
 
 def test_a_clear_whose_answer_was_lost_is_repeated_under_its_name() -> None:
     bot = Bot()
-    scripts = [bot.script(clear=StoreUnavailableError("no answer")), bot.script(clear=7)]
+    scripts = [bot.script(clear=StoreUnavailableError("no answer")), bot.script(clear=Erased(7))]
     with pytest.raises(StoreUnavailableError):
         bot.run(lambda flows: flows.clear(), scripts[0])
     assert bot.run(lambda flows: flows.clear(), scripts[1]) == 7
@@ -141,7 +141,7 @@ def test_a_clear_whose_answer_was_lost_is_repeated_under_its_name() -> None:
 
 def test_a_clear_after_new_messages_is_a_new_clear() -> None:
     bot = Bot()
-    first, second = bot.script(clear=StoreUnavailableError("no answer")), bot.script(clear=1)
+    first, second = bot.script(clear=StoreUnavailableError("no answer")), bot.script(clear=Erased(1))
     with pytest.raises(StoreUnavailableError):
         bot.run(lambda flows: flows.clear(), first)
     bot.run(lambda flows: flows.push(user("new")), bot.script(push=pushed()))
@@ -154,7 +154,7 @@ def test_the_same_words_in_a_new_conversation_are_a_new_message() -> None:
     first, second = bot.script(push=StoreUnavailableError("no answer")), bot.script(push=pushed())
     with pytest.raises(StoreUnavailableError):
         bot.run(lambda flows: flows.push(user("hi")), first)
-    bot.run(lambda flows: flows.clear(), bot.script(clear=1))
+    bot.run(lambda flows: flows.clear(), bot.script(clear=Erased(1)))
     bot.run(lambda flows: flows.push(user("hi")), second)
     assert first.commands[0].args[0] != second.commands[0].args[0]
 
