@@ -22,6 +22,8 @@ from tests.acceptance.worker_process import running_worker, short_settings
 from tests.integration.conversations import SMALL, conversation
 
 _REDIS: Any = redis.Redis
+FIELD = "o200k_base.lead"  # only a worker reads it here, and it expects a number
+POISON = {FIELD: "no-number-91"}
 
 
 class Ward:
@@ -66,18 +68,18 @@ def test_a_session_that_crashes_every_attempt_is_listed_with_the_place_and_comes
 ) -> None:
     with running_worker(ward.settings, tmp_path / "worker.log") as worker:
         session = ward.session("dead/poisoned")
-        ward.set("dead/poisoned", last="{no json")  # a bug of ours: the snapshot cannot be read
+        ward.set("dead/poisoned", **POISON)
         assert session.prepare().verdict.compaction == "queued"
         row = wait_until(lambda: _found_dead(ward, session), seconds=40, what="its death")
-        assert row["reason"].startswith("JSONDecodeError at ")
+        assert row["reason"].startswith("ValueError at ")
         assert row["attempts"] == ward.settings.max_attempts
         assert "CompactionCrashed" in worker.tail(20_000)
-        assert "no json" not in worker.tail(20_000)
+        assert POISON[FIELD] not in worker.tail(20_000)
         table = ward.run("dead").out
         assert "dead/poisoned" in table
         assert "1 dead" in table
 
-        ward.set("dead/poisoned", last="{}")
+        ward.set("dead/poisoned", **{FIELD: 0})
         assert ward.run("retry", "dead/poisoned", "--json").row["outcome"] in ("queued", "running", "applied")
         assert ward.dead() == {}
         last = wait_until(lambda: session.status().last, what="the outcome")
@@ -95,12 +97,22 @@ def test_a_crash_gives_the_claim_back_before_its_lease_ends(ward: Ward, tmp_path
     slow = ward.settings.model_copy(update={"claim_lease": 5.9})
     with running_worker(slow, tmp_path / "worker.log"):
         session = ward.session("dead/soon")
-        ward.set("dead/soon", last="{no json")
+        ward.set("dead/soon", **POISON)
         session.prepare()
         held = wait_until(
             lambda: next(iter(ward.run("sessions", "--json", "--state", "held").rows), None), what="the hold"
         )
         assert held["reason"] == "crashed"
+
+
+def test_a_worker_lists_a_session_that_killed_the_workers_before_it(ward: Ward, tmp_path: Path) -> None:
+    session = ward.session("dead/killer")
+    assert session.prepare().verdict.compaction == "queued"
+    ward.set("dead/killer", attempts=ward.settings.max_attempts)  # its task was delivered as often, and none ended
+    with running_worker(ward.settings, tmp_path / "worker.log"):
+        row = wait_until(lambda: ward.dead().get("dead/killer"), what="its death")
+    assert (row["reason"], row["attempts"]) == ("attempts_used_up", ward.settings.max_attempts)
+    assert session.prepare().verdict.compaction == "held(dead)"
 
 
 def test_retry_all_brings_every_dead_session_back_and_leaves_the_living_alone(ward: Ward) -> None:
