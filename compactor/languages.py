@@ -12,7 +12,7 @@ _WORD: Final = re.compile(r"[A-Za-z]{2,}")
 _FOREIGN_WORDS: Final = 4  # different ones that a source in Chinese lacks: a sentence has as many
 _CJK_TO_WORDS: Final = 0.5  # characters a foreign word; fewer are names in a sentence of another language
 
-_TERM: Final = re.compile(r"[a-z]{4,}|[0-9]+|[\u3400-\u9fff\uf900-\ufaff]{2}")
+_TERM: Final = re.compile(r"[a-z]{4,}|[0-9]{3,}|[\u3400-\u9fff\uf900-\ufaff]{2}")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])(?=\s)|(?<=[。！？\n])")
 _STEM: Final = 5  # letters that two forms of a word share
 _RELATED: Final = 0.2  # of a text's terms are its source's, else it is about something else
@@ -45,7 +45,7 @@ def is_about(text: str, source: str) -> bool:
 
 
 def _terms(text: str) -> set[str]:
-    """Beginnings of words, numbers, and pairs of Chinese characters from both starting points."""
+    """Beginnings of longer words, long numbers, and pairs of Chinese characters from both starting points."""
     lower = text.lower()
     found = {term.rstrip("s")[:_STEM] for term in _TERM.findall(lower)}
     found.update(_TERM.findall(re.sub(r"(?<![\u3400-\u9fff\uf900-\ufaff])[\u3400-\u9fff\uf900-\ufaff]", " ", lower)))

@@ -29,7 +29,7 @@ from compactor.settings import Settings
 from compactor.tokens import Encode, count_messages
 
 MAX_PARALLEL: Final = 32
-SMALLEST_WINDOW: Final = 2_048  # tokens that are believed of a server's complaints
+SMALLEST_WINDOW: Final = 1_024  # tokens; a server's complaints are believed down to it
 _SMALLEST_OUTPUT: Final = 300  # tokens of room for a reply
 _MORE_ROOM: Final = 4  # times the room, for a model whose thoughts took it up
 _OUT_OF_ROOM: Final = frozenset({"cut_off", "reasoning_only", "empty"})
@@ -116,13 +116,13 @@ class ModelSummarizer:
     def _texts(self, request: SummaryRequest, call: _Call) -> list[str]:
         """The summaries of a result's pieces; when the server finds them too long, once more in smaller ones."""
         window = self._window
-        parts = pieces(request, window=window, encode=call.encode)
+        parts = _worth_sending(request, window, call.encode)
         try:
             return [self._summary(part, call) for part in parts]
         except SummarizerTooLong:
             sent = max(count_messages(prompt(part), call.encode) for part in parts)
             self._window = min(self._window, max(SMALLEST_WINDOW, min(window, sent) // 2))
-            smaller = pieces(request, window=self._window, encode=call.encode)
+            smaller = _worth_sending(request, self._window, call.encode)
             if smaller == parts:
                 raise
         return [self._summary(part, call) for part in smaller]
@@ -171,6 +171,14 @@ class _Call:
         self.spent_in += read
         self.spent_out += _whole(usage.get("completion_tokens"))
         return read
+
+
+def _worth_sending(request: SummaryRequest, window: int, encode: Encode) -> list[SummaryRequest]:
+    """The pieces that hold anything: a model without a text asks for one, or makes one up."""
+    parts = [part for part in pieces(request, window=window, encode=encode) if part.text.strip()]
+    if not parts:
+        raise SummarizerReplyRejected("empty")
+    return parts
 
 
 def _whole(value: Any) -> int:

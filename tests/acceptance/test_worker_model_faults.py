@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 
-from compactor import Code, Outcome, Session
+from compactor import Code
 from compactor.embedded import EmbeddedServer
 from compactor.models import Kind
-from compactor.records import PROVISIONAL, Record, unpack
+from compactor.records import PROVISIONAL
 from compactor.testing import ModelServer, summary
 from compactor.validity import faults
 from tests.acceptance.conftest import Service
+from tests.acceptance.misbehaving import ABOVE, BELOW, Case, begin, finish
 from tests.acceptance.scripted_model import long_talk, requests_with
 from tests.acceptance.waiting import wait_until
 from tests.integration.conversations import SMALL
-from tests.integration.stored import bare, records
+from tests.integration.stored import bare
 
 CONFIGURATION = {"unauthorized": "unauthorized", "forbidden": "unauthorized", "not-found": "not_found"}
 PASSING = {
@@ -29,22 +28,6 @@ PASSING = {
     "slow": "timeout",
 }
 REPLIES = ("empty", "null", "no-choices", "refuses", "calls-a-tool", "cut-off")
-BELOW, ABOVE = 7, 10  # steps: between threshold and ceiling, above the ceiling
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One session whose model misbehaves, from push to outcome."""
-
-    session: Session
-    name: str
-    pushed: list[dict[str, Any]]
-    before: list[bytes]
-    outcome: Outcome
-    records: list[bytes]
-
-    def read(self) -> list[Record]:
-        return [unpack(row) for row in self.records]
 
 
 @pytest.fixture(scope="module")
@@ -54,23 +37,6 @@ def cases(server: EmbeddedServer, modelled: Service) -> Iterator[dict[tuple[str,
     with bare(server) as raw:
         begun = {(fault, steps): begin(modelled, raw, fault, steps) for fault in names for steps in (BELOW, ABOVE)}
         yield {key: finish(modelled, raw, case) for key, case in begun.items()}
-
-
-def begin(service: Service, raw: Any, fault: str, steps: int) -> Case:
-    name = f"faults/{fault}-{steps}"
-    session = service.memory.session(name, SMALL)
-    pushed = long_talk(steps, fault, f"mark-{fault}-{steps}")
-    session.push(pushed)
-    before = records(raw, service.settings, name)
-    verdict = session.prepare().verdict
-    assert verdict.compaction == "queued"
-    assert (verdict.total > verdict.ceiling) == (steps == ABOVE)
-    return Case(session, name, pushed, before, Outcome(Code.QUEUED), before)
-
-
-def finish(service: Service, raw: Any, case: Case) -> Case:
-    outcome = wait_until(lambda: case.session.status().last, seconds=30, what=f"the outcome of {case.name}")
-    return replace(case, outcome=outcome, records=records(raw, service.settings, case.name))
 
 
 @pytest.mark.parametrize("fault", CONFIGURATION)
