@@ -15,8 +15,8 @@ from compactor.exceptions import CompactorError
 
 # In the order of the help text; each module registers its command when it is imported.
 COMMANDS: Final = (
-    "demo", "up", "status", "sessions", "show", "recall", "dead", "retry", "doctor", "compact", "replay", "bench",
-    "chaos",
+    "demo", "up", "status", "sessions", "show", "recall", "undo", "erase", "dead", "retry", "doctor", "compact",
+    "replay", "bench", "chaos",
 )  # fmt: skip
 
 app = typer.Typer(

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from compactor.cli.chaos_bot import KEPT_ROLES, TOOLS
+from compactor.cli.chaos_bot import TOOLS
+from compactor.cli.chaos_checks import KEPT_ROLES, refused
 from compactor.cli.chaos_journal import Entry, Fate, Record
 from compactor.cli.reading import stored_session
 from compactor.client import Compactor, Session
@@ -19,7 +20,6 @@ from compactor.model_config import ModelConfig
 from compactor.models import Code, Outcome, recall_id
 from compactor.records import write_json
 from compactor.tokens import count_message
-from compactor.validity import added_faults
 
 PROMISES: Final = ("lost", "duplicated", "reordered", "invalid", "changed")
 BEYOND: Final = ("miscounted", "damaged")  # running totals that differ from a recount; sessions that cannot be read
@@ -151,12 +151,12 @@ class _Session:
                 self._finds("miscounted", encoding=name, total=total, recount=totals[name])
 
     def _check_send(self, originals: Sequence[Any]) -> None:
-        """The list of a send at the end is one that a provider takes, if the pushed one was."""
+        """The list of a send at the end is one that a provider takes."""
+        if all(message.get("role") == "system" for message in originals):  # killed before its first question
+            return
         context = self.session.prepare(tools=TOOLS)
-        alone = len({entry.bot for entry in self.entries}) == 1
-        added = added_faults(originals, context.messages) if alone else None
-        if added:
-            self._finds("invalid", added=dict(added), fit=context.verdict.fit)
+        if found := refused(context.messages):
+            self._finds("invalid", refused=dict(found), fit=context.verdict.fit)
 
     def _finds(self, fault: str, **detail: Any) -> None:
         self.audited.findings.add(fault, self.name, **detail)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
 from compactor.cli.chaos_board import Board
+from compactor.cli.chaos_checks import check_list, check_words
 from compactor.cli.chaos_journal import Entry, Fate, Journal
 from compactor.cli.chaos_talk import Manner, Message, Push, Send, Talk
 from compactor.client import Compactor, Session
 from compactor.exceptions import SessionDamagedError, StoreUnavailableError
 from compactor.model_config import ModelConfig
-from compactor.models import Context, Fit, Receipt
-from compactor.records import write_json
-from compactor.validity import added_faults
+from compactor.models import Fit, Receipt
 
-KEPT_ROLES: Final = ("system", "developer", "user")
 PATIENCE: Final = 40.0  # seconds of failing after which a bot gives up; the call is then in doubt
 _INCARNATION: Final = 1_000_000  # numbers that one life of a bot may use for its messages
 TOOLS: Final = [{"type": "function", "function": {"name": "query", "parameters": {"type": "object"}}}]
@@ -174,7 +170,9 @@ class Bot:
                 time.sleep(0.1)
 
     def send(self) -> None:
-        """Asks for the context of one model call, and checks it."""
+        """Asks for the context of one model call, and checks it; without a question there is none."""
+        if all(message["role"] == "system" for message in self.pushed):
+            return
         try:
             context = self._session.prepare(tools=TOOLS)
         except SessionDamagedError:
@@ -185,36 +183,13 @@ class Bot:
         self.place.board.add(self.place.row, "prepares")
         if context.verdict.fit is Fit.DEGRADED:
             self.place.board.add(self.place.row, "degraded")
-        self._check_words(context)
-        if self.part.alone:
-            self._check_list(context)
-
-    def _check_list(self, context: Context) -> None:
-        """Nothing missing, nothing twice, nothing a provider would refuse."""
-        length = context.verdict.length
-        stale = length < len(self.pushed) and context.verdict.fit is not Fit.DEGRADED
-        if (stale or length > len(self.pushed)) and not self._doubtful:
-            fault = "lost" if stale else "duplicated"
-            self._finds(fault, length=length, pushed=len(self.pushed), fit=context.verdict.fit)
-        added = added_faults(self.pushed[:length], context.messages)
-        if added:
-            self._finds("invalid", added=dict(added), length=length, fit=context.verdict.fit)
-
-    def _check_words(self, context: Context) -> None:
-        """The words of the system and the user are as this bot pushed them, and the newest are there."""
-        own = kept(self.pushed)
-        shown = kept(context.messages)
-        foreign = [text for text in shown if f"[{self.part.manner.name} ".encode() not in text]
-        if Counter(shown) - Counter(own) - Counter(foreign) or (self.part.alone and foreign):
-            self._finds("changed", fit=context.verdict.fit)
-        newest = kept(self.pushed[: context.verdict.length])
-        if self.part.alone and newest and newest[-1] not in shown:
-            self._finds("changed", missing="newest user message", fit=context.verdict.fit)
+        mark = f"[{self.part.manner.name} "
+        alone = self.part.alone
+        for fault in (
+            *check_words(self.pushed, context, mark=mark, alone=alone),
+            *check_list(self.pushed, context, alone=alone, doubtful=self._doubtful),
+        ):
+            self._finds(fault.name, **fault.detail)
 
     def _finds(self, fault: str, **detail: Any) -> None:
         self.place.journal.finds(self.part.bot, self.part.session, fault, **detail)
-
-
-def kept(messages: Sequence[Any]) -> list[bytes]:
-    """The texts of the messages whose words nothing may change."""
-    return [write_json(message)[0] for message in messages if message.get("role") in KEPT_ROLES]

@@ -14,7 +14,7 @@ from compactor.cli.chaos_bot import Bot, Part, Place
 from compactor.cli.chaos_journal import Entry, Fate, Journal, read_journal
 from compactor.cli.chaos_seed import drawn
 from compactor.settings import Settings
-from tests.integration.conversations import ROOMY, assistant, result, user
+from tests.integration.conversations import ROOMY, assistant, user
 
 NAME = "chaos/1"
 PART = Part(
@@ -96,15 +96,6 @@ def test_a_missing_message_is_noticed(bot: MakeBot, path: Path, outsider: Sessio
     outsider.push(user("A new life."))
     talker.send()
     assert "lost" in faults(path)
-
-
-def test_a_fault_that_a_provider_refuses_is_noticed(bot: MakeBot, path: Path, outsider: Session) -> None:
-    talker = bot()
-    talk(talker)
-    talker.pushed.append(user("never pushed"))
-    outsider.push(result(1, "nobody asked"))
-    talker.send()
-    assert "invalid" in faults(path)
 
 
 @pytest.mark.parametrize(("key", "stored"), [(None, False), (None, True), ("name", False), ("name", True)])
