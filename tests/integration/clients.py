@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from compactor import AsyncCompactor, AsyncSession, Compactor, Context, ModelConfig, Outcome, Receipt, Status, Verdict
 from compactor.commands.command import Command
+from compactor.models import Erased
 from compactor.sending import WaitFor
 from compactor.settings import Settings
 from compactor.store import AsyncStore, Store
@@ -30,6 +31,7 @@ class SessionClient(Protocol):
     ) -> Verdict: ...
     def prepare(
         self,
+        messages: Any = None,
         *,
         tools: Any = None,
         system: str | None = None,
@@ -37,13 +39,21 @@ class SessionClient(Protocol):
         max_output_tokens: int | None = None,
         wait: float = 0.0,
         wait_for: WaitFor = "fit",
+        repair: bool | None = None,
     ) -> Context: ...
+    def sync(self, messages: Any) -> Receipt: ...
     def compact(self, wait: float = 0.0) -> Outcome: ...
     def recall(self, recall_id: str) -> Any: ...
     def originals(self) -> list[Any]: ...
     def compactions(self) -> list[Outcome]: ...
+    def undo(self, compaction_id: str | None = None) -> Outcome: ...
+    def release(self, what: str | Sequence[str]) -> int: ...
+    def rewind(self, position: int | str) -> int: ...
+    def fork(self, new_id: str, at: int | str | None = None) -> SessionClient: ...
+    def close_open_calls(self) -> Receipt: ...
     def status(self) -> Status: ...
     def clear(self) -> int: ...
+    def erase(self) -> Erased: ...
 
 
 class Client(Protocol):
@@ -89,6 +99,7 @@ class AwaitedSession:
 
     def prepare(
         self,
+        messages: Any = None,
         *,
         tools: Any = None,
         system: str | None = None,
@@ -96,17 +107,23 @@ class AwaitedSession:
         max_output_tokens: int | None = None,
         wait: float = 0.0,
         wait_for: WaitFor = "fit",
+        repair: bool | None = None,
     ) -> Context:
         return self._run(
             self._session.prepare(
+                messages,
                 tools=tools,
                 system=system,
                 response_format=response_format,
                 max_output_tokens=max_output_tokens,
                 wait=wait,
                 wait_for=wait_for,
+                repair=repair,
             )
         )
+
+    def sync(self, messages: Any) -> Receipt:
+        return self._run(self._session.sync(messages))
 
     def compact(self, wait: float = 0.0) -> Outcome:
         return self._run(self._session.compact(wait))
@@ -120,11 +137,29 @@ class AwaitedSession:
     def compactions(self) -> list[Outcome]:
         return self._run(self._session.compactions())
 
+    def undo(self, compaction_id: str | None = None) -> Outcome:
+        return self._run(self._session.undo(compaction_id))
+
+    def release(self, what: str | Sequence[str]) -> int:
+        return self._run(self._session.release(what))
+
+    def rewind(self, position: int | str) -> int:
+        return self._run(self._session.rewind(position))
+
+    def fork(self, new_id: str, at: int | str | None = None) -> AwaitedSession:
+        return AwaitedSession(self._run(self._session.fork(new_id, at)), self._loop)
+
+    def close_open_calls(self) -> Receipt:
+        return self._run(self._session.close_open_calls())
+
     def status(self) -> Status:
         return self._run(self._session.status())
 
     def clear(self) -> int:
         return self._run(self._session.clear())
+
+    def erase(self) -> Erased:
+        return self._run(self._session.erase())
 
 
 class AwaitedClient:

@@ -200,21 +200,3 @@ def test_a_session_whose_messages_were_evicted_is_damaged_not_empty(
     fresh.clear()
     assert fresh.push(user("new")).length == 1
     assert held.prepare().messages == [user("new")]
-
-
-@pytest.mark.parametrize("garbage", [b"", b"{}", b"\x01" * 10, b"\x09" * 80, b"\x01\x00\x00" + b"\x00" * 48 + b'{"ro'])
-def test_a_corrupt_record_is_an_error_never_an_empty_list(
-    connect: Connect, own_server: EmbeddedServer, own_settings: Settings, garbage: bytes
-) -> None:
-    held, fresh = (connect(own_settings).session("outage/corrupt", ROOMY) for _ in range(2))
-    held.push([user("a"), user("b")])
-    held.prepare()
-    with bare(own_server) as client:
-        client.lset(keys_of(own_settings, "outage/corrupt").messages, 0, garbage)
-        with pytest.raises(SessionDamagedError):
-            fresh.prepare()
-        with pytest.raises(SessionDamagedError):
-            fresh.originals()
-        held.push(user("c"))
-        assert held.prepare().messages == [user("a"), user("b"), user("c")]
-        assert client.lindex(keys_of(own_settings, "outage/corrupt").messages, 0) == garbage
