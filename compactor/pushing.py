@@ -39,11 +39,13 @@ class Pushing:
             seen = yield from self._reader.current()
             length = len(seen.history.usable)
             return Receipt(seen.history.tokens, length, self._is_over(seen.history.tokens))
+        yield from self._reader.ledger.admit(sum(len(message.text) for message in encoded))
         batch = yield from self._batch(encoded)
         content = encoded[0].own + blake2b(b"".join(message.own for message in encoded), digest_size=16).digest()
         operation = operation_id(idempotency_key) if idempotency_key is not None else self.unconfirmed_or_new(content)
         try:
             pushed = yield from run(self._command(batch, operation, idempotency_key))
+            yield from self._reader.ledger.report(pushed.stored_bytes)
             total = pushed.total
             if total is None:
                 total, _ = yield from self._reader.recounted()

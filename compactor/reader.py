@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from compactor.budget import Budget, budget_for
@@ -19,6 +19,7 @@ from compactor.judging import Fixed, Request, count_fixed, judge, request_key
 from compactor.model_config import ModelConfig
 from compactor.models import CompactionId, SessionId
 from compactor.settings import Settings
+from compactor.tenant_ledger import TenantBook, TenantLedger
 from compactor.tokens import Encode
 
 HEAVY: Final = 16_000  # characters to encode; more goes to a thread under asyncio
@@ -38,6 +39,7 @@ class Surroundings:
     unconfirmed: Unconfirmed
     encodings: MutableMapping[str, frozenset[str]]
     now: Callable[[], float]
+    tenants: TenantBook = field(default_factory=TenantBook)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,16 @@ class SessionReader:
         self.keys = session_keys(self.settings.namespace, session)
         self.encoding = surroundings.encoding_name(config.model, config.encoding)
         self.ttl_ms = int(self.settings.session_ttl * 1000)
+        self.ledger = self.ledger_of(session)
         self._encode: Encode | None = None
 
     @property
     def cache_key(self) -> tuple[str, str]:
         return self.session, self.encoding
+
+    def ledger_of(self, session: SessionId) -> TenantLedger:
+        """A session's part in the total of its tenant."""
+        return TenantLedger(self.settings, session, self.around.tenants, self.around.clock)
 
     def encoder(self) -> Flow[Encode]:
         if self._encode is None:

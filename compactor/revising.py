@@ -170,17 +170,20 @@ class Revising:
             end = (recall_position(at) if isinstance(at, str) else at) - stored.state.offset + 1
             if not 0 < end <= len(stored.records):
                 raise RecallExpiredError("at: is no live message of this session.")
+        state, ledger = _forked_state(stored, end), self._reader.ledger_of(new)
+        yield from ledger.admit(int(state["bytes"]))
         copy = revise.fork(
             session_keys(self._reader.settings.namespace, new),
             operation=operation_id(None),
             ttl_ms=self._reader.ttl_ms,
-            state=_forked_state(stored, end),
+            state=state,
             records=[record.pack() for record in stored.records[:end]],
             archive={p: blob for p, blob in stored.archive.items() if p < stored.state.offset + end},
             audit=stored.audit_rows,
         )
         if not (yield from run(copy)):
             raise ConfigurationError("fork: a session of that id exists; nothing was changed. Choose another id.")
+        yield from ledger.report(int(state["bytes"]))
 
     def close_open_calls(self) -> Flow[Receipt]:
         """Stores a result that says "interrupted" for each call that nothing answered; a repeat stores nothing."""
@@ -209,6 +212,7 @@ class Revising:
         command = recall.clear(self._reader.keys, operation=operation, remember_ms=OWN_OPERATION_MS, ending=ending)
         try:
             ended = yield from run(command)
+            yield from self._reader.ledger.report(0)
         except (StoreUnavailableError, GeneratorExit):
             self._reader.around.unconfirmed.put(self._reader.session, CLEAR, operation)
             raise

@@ -8,6 +8,7 @@ from compactor.encodings import encoder, encoding_name
 from compactor.histories import LockedCache, LruHistories, UnconfirmedOperations
 from compactor.reader import Surroundings
 from compactor.settings import Settings
+from compactor.tenant_ledger import TenantBook
 
 
 def surroundings(settings: Settings) -> Surroundings:
@@ -22,4 +23,5 @@ def surroundings(settings: Settings) -> Surroundings:
         unconfirmed=UnconfirmedOperations(time.monotonic),
         encodings=LockedCache(65_536),
         now=time.time,
+        tenants=TenantBook(LockedCache(4_096), LockedCache(65_536)),
     )

@@ -12,7 +12,7 @@ from compactor.commands.prepare import Judgement, Load, Mode
 from compactor.commands.push import session_full
 from compactor.commands.sync import Change, Row
 from compactor.effects import Flow, compute, run
-from compactor.exceptions import SessionEvictedError, StoreUnavailableError
+from compactor.exceptions import SessionEvictedError, StoreUnavailableError, TenantFullError
 from compactor.formats.openai import leading_system
 from compactor.frozen import freeze
 from compactor.judging import beginning_at
@@ -27,6 +27,7 @@ from compactor.tokens import Encode, count_message
 
 _ATTEMPTS: Final = 8  # at a history that others change all the while
 FULL: Final = "session_full"
+TENANT_FULL: Final = "tenant_full"
 CONTENDED: Final = "contended"
 
 
@@ -46,9 +47,12 @@ class Placed:
     seen: Look
     unsaved: str = ""
     problems: tuple[str, ...] = ()
+    refusal: TenantFullError | None = None
 
     def raise_unsaved(self, max_bytes: int) -> None:
         """Raises MessageTooLargeError or StoreUnavailableError when new messages could not be stored."""
+        if self.refusal is not None:
+            raise self.refusal
         if self.unsaved == FULL:
             raise session_full(self.seen.synced.stored_bytes if self.seen.synced else 0, max_bytes)
         if self.unsaved:
@@ -77,24 +81,27 @@ class Syncing:
         """
         problems: tuple[str, ...] = ()
         seen, unsaved = Look(None, EMPTY), ""
-        found = Match((), ())
+        found, refusal = Match((), ()), None
         for _ in range(_ATTEMPTS):
             held = self._reader.around.histories.get(self._reader.cache_key) or EMPTY
             found = yield from self._matched(held, listed.rows)
             try:
-                seen = yield from self._look(held, found, judgement, encode, mode)
+                seen, refusal = yield from self._look(held, found, judgement, encode, mode)
             except SessionEvictedError:
                 problems = (counters.EVICTED,)
                 yield from self._heal()
                 continue
             found = yield from self._matched(seen.history, listed.rows)
             unsaved = FULL if seen.synced is not None and seen.synced.status == "full" else ""
+            # Of a history that this process did not know, the whole list was asked for: once more, with what is new.
+            if refusal is not None and found.changes and (held is not EMPTY or seen.answer is None):
+                unsaved = TENANT_FULL
             if unsaved or not found.changes:
                 break
         else:
             unsaved = CONTENDED
         messages = yield from self.messages(seen.history, found, encode)
-        return Placed(messages, seen, unsaved, problems)
+        return Placed(messages, seen, unsaved, problems, refusal if unsaved == TENANT_FULL else None)
 
     def unplaced(self, listed: Listed, encode: Encode) -> Flow[tuple[Message, ...]]:
         """The list with the replacements that this process knows of, nothing read and nothing stored."""
@@ -106,10 +113,14 @@ class Syncing:
         heavy = len(rows) > MANY
         return (yield from compute(lambda: match(held.messages, rows, lead=held.lead), heavy=heavy))
 
-    def _look(self, held: CachedHistory, found: Match, judgement: Judgement, encode: Encode, mode: Mode) -> Flow[Look]:
+    def _look(
+        self, held: CachedHistory, found: Match, judgement: Judgement, encode: Encode, mode: Mode
+    ) -> Flow[tuple[Look, TenantFullError | None]]:
+        """Stores the change and reads; one that the tenant has no room for is told, and nothing is stored."""
         change = yield from self._change(held, found)
+        refusal = None if change is None else (yield from self._refusal(change))
         first = None
-        if change is not None:
+        if change is not None and refusal is None:
             first = sync.sync(
                 self._reader.keys,
                 change,
@@ -125,7 +136,16 @@ class Syncing:
         seen = yield from self._queueing.look(judged, encode, mode=mode, load=Load(tokens, after), first=first)
         if seen.synced is not None and seen.synced.behind:
             self._reader.around.encodings[self._reader.session] = frozenset(ENCODINGS)
-        return seen
+        if seen.synced is not None and seen.synced.status == "ok":
+            yield from self._reader.ledger.report(seen.synced.stored_bytes)
+        return seen, refusal
+
+    def _refusal(self, change: Change) -> Flow[TenantFullError | None]:
+        try:
+            yield from self._reader.ledger.admit(sum(len(row.message.text) for row in change.rows))
+        except TenantFullError as error:
+            return error
+        return None
 
     def _change(self, held: CachedHistory, found: Match) -> Flow[Change | None]:
         """What the list changes in the history this process holds; None when nothing."""

@@ -25,8 +25,6 @@ WRITES: dict[str, Callable[[SessionClient], object]] = {
     "clear": lambda session: session.clear(),
 }
 
-pending = pytest.mark.xfail(strict=True, reason="the scripts do not look at the schema yet")
-
 
 def everything(raw: Any, settings: Settings) -> dict[str, bytes | None]:
     """All that is stored of the session, as the server would dump it."""
@@ -50,7 +48,6 @@ def test_a_session_says_its_schema(session: SessionClient, settings: Settings, r
     assert raw.hget(keys_of(settings, NAME).state, "schema") == b"1"
 
 
-@pending
 @pytest.mark.parametrize("name", WRITES)
 def test_no_call_writes_to_a_session_of_a_newer_release(
     session: SessionClient, settings: Settings, raw: Any, name: str
@@ -62,7 +59,6 @@ def test_no_call_writes_to_a_session_of_a_newer_release(
     assert everything(raw, settings) == before
 
 
-@pending
 def test_a_process_that_holds_the_history_is_refused_too(session: SessionClient, settings: Settings, raw: Any) -> None:
     session.prepare()
     age(raw, settings)
@@ -72,7 +68,6 @@ def test_a_process_that_holds_the_history_is_refused_too(session: SessionClient,
     assert everything(raw, settings) == before
 
 
-@pending
 def test_a_model_with_another_encoding_stores_no_count(
     session: SessionClient, connect: Connect, settings: Settings, raw: Any
 ) -> None:
@@ -87,7 +82,6 @@ def test_a_model_with_another_encoding_stores_no_count(
     assert everything(raw, settings) == before
 
 
-@pending
 def test_a_worker_that_begins_on_it_leaves_the_claim(
     session: SessionClient, settings: Settings, worker: InlineWorker, raw: Any
 ) -> None:
@@ -99,7 +93,6 @@ def test_a_worker_that_begins_on_it_leaves_the_claim(
     assert everything(raw, settings) == before
 
 
-@pending
 @pytest.mark.parametrize("station", ["snapshot", "swapping"])
 def test_a_session_that_was_migrated_during_its_compaction_is_left_alone(
     session: SessionClient, settings: Settings, worker: InlineWorker, raw: Any, station: str
@@ -124,7 +117,6 @@ def test_reading_goes_on(session: SessionClient, settings: Settings, raw: Any) -
     assert session.compactions() == []
 
 
-@pending
 def test_rolled_back_it_works_again(session: SessionClient, settings: Settings, worker: InlineWorker, raw: Any) -> None:
     age(raw, settings)
     with pytest.raises(SchemaVersionError):

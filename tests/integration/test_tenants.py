@@ -97,7 +97,6 @@ def test_the_sweep_drops_what_is_gone_and_leaves_what_lives(
     assert raw.hget(tenants.sizes_key(settings.namespace, "t"), "t/lives") == str(stored).encode()
 
 
-@pytest.mark.xfail(strict=True, reason="the push does not ask the ledger yet")
 def test_a_full_tenant_is_refused_before_anything_is_stored(connect: Connect, settings: Settings, raw: Any) -> None:
     memory = connect(settings.model_copy(update={"max_tenant_bytes": 3_000}))
     memory.session("t/one", ROOMY).push(user("x" * 2_000))
