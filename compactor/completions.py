@@ -80,10 +80,11 @@ class Completions:
         except SummarizerError:
             raise
         except openai.APIStatusError as error:
+            text = _words(error.response.text)
             if error.status_code in (400, 422):
-                raise _Rejected(error.status_code, error.response.text) from None
+                raise _Rejected(error.status_code, text) from None
             wait = retry_after(error.response.headers, now=time.time())
-            raise provider_error(error.status_code, error.response.text, retry_after=wait) from None
+            raise provider_error(error.status_code, text, retry_after=wait) from None
         except Exception as error:  # noqa: BLE001 # why: whatever the SDK's HTTP library raises while a body comes in
             raise _broken(error, late) from None
 
@@ -153,6 +154,14 @@ def _body(response: Any, until: float, late: str) -> bytes:
         if time.monotonic() > until:
             raise SummarizerTimeout(late)
     return bytes(body)
+
+
+def _words(body: str) -> str:
+    """An error's body to be searched: JSON without escapes, which would hide words in other scripts."""
+    try:
+        return json.dumps(json.loads(body), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return body
 
 
 def _completion(body: bytes) -> Mapping[str, Any]:
