@@ -10,6 +10,7 @@ import pytest
 from compactor.drafting import Draft, Failure, Limits, Summarize, applied, draft
 from compactor.encodings import encoder
 from compactor.exceptions import (
+    SummarizerBreakerOpen,
     SummarizerError,
     SummarizerNotFound,
     SummarizerPermanent,
@@ -19,6 +20,7 @@ from compactor.exceptions import (
     SummarizerRequestRejected,
     SummarizerServerError,
     SummarizerTimeout,
+    SummarizerTooLong,
     SummarizerUnauthorized,
     SummarizerUnreachable,
 )
@@ -43,8 +45,13 @@ from tests.unit.chat import (
 )
 from tests.unit.summarizers import Scripted, failing, saying
 
-PERMANENT = [SummarizerRefused(), SummarizerRequestRejected("400"), SummarizerReplyRejected("empty")]
-TRANSIENT = [SummarizerRateLimited(), SummarizerTimeout(), SummarizerUnreachable(), SummarizerServerError("500")]
+PERMANENT = [
+    SummarizerRefused(), SummarizerRequestRejected("400"), SummarizerReplyRejected("empty"), SummarizerTooLong("400"),
+]  # fmt: skip
+TRANSIENT = [
+    SummarizerRateLimited(), SummarizerTimeout(), SummarizerUnreachable(), SummarizerServerError("500"),
+    SummarizerBreakerOpen(),
+]  # fmt: skip
 MISCONFIGURED = [SummarizerUnauthorized("401"), SummarizerNotFound("404")]
 O200K = "o200k_base"
 
@@ -345,3 +352,39 @@ def test_an_answer_told_twice_counts_once() -> None:
     found = drafted(steps(3), model)
     assert [item.position for item in found.replacements] == [2, 4, 6]
     assert found.spent_in == 30
+
+
+def costing(error: SummarizerError) -> SummarizerError:
+    error.spent_in, error.spent_out = 100, 20
+    return error
+
+
+@pytest.mark.parametrize("over", [False, True])
+@pytest.mark.parametrize(
+    "answer",
+    [costing(SummarizerReplyRejected("invented")), costing(SummarizerTimeout()), Summary(" ", "cheap", 100, 20)],
+)
+def test_replies_that_are_of_no_use_are_accounted_too(answer: Summary | SummarizerError, over: bool) -> None:
+    found = drafted(steps(3), Scripted(lambda _request: answer), over=over)
+    assert (found.spent_in, found.spent_out) == (300, 60)
+    assert found.by_model == 0
+
+
+def test_of_several_pauses_that_servers_asked_for_the_longest_is_kept() -> None:
+    answers = iter([SummarizerServerError("500"), SummarizerBreakerOpen(retry_after=20.0), SummarizerRateLimited()])
+    found = drafted(steps(3), Scripted(lambda _request: next(answers)))
+    assert found.failure == Failure("server_error", True, 20.0)
+
+
+def test_a_pause_does_not_outweigh_wrong_settings() -> None:
+    answers = iter([SummarizerUnauthorized("401"), SummarizerRateLimited(retry_after=20.0), SummarizerTimeout()])
+    found = drafted(steps(3), Scripted(lambda _request: next(answers)))
+    assert found.failure is not None
+    assert (found.failure.code, found.failure.may_pass) == ("unauthorized", False)
+
+
+def test_an_open_breaker_is_a_failure_that_may_pass() -> None:
+    below = drafted(steps(3), failing(SummarizerBreakerOpen(retry_after=9.0)))
+    assert (below.replacements, below.failure) == ([], Failure("breaker_open", True, 9.0))
+    above = drafted(steps(3), failing(SummarizerBreakerOpen(retry_after=9.0)), over=True)
+    assert [item.provisional for item in above.replacements] == [True] * 3
