@@ -14,9 +14,10 @@ from compactor.cli.console import Json, one_line, print_json, stdout
 from compactor.cli.reading import SessionName, stored_session
 from compactor.client import Compactor
 from compactor.commands.read import State, Stored
+from compactor.exceptions import SessionDamagedError
 from compactor.formats.openai import calls, media_of, text_of
 from compactor.models import Kind, recall_id
-from compactor.records import ENCODINGS, PINNED, PROVISIONAL, Record
+from compactor.records import ENCODINGS, KEPT, PINNED, PROVISIONAL, Record
 
 PREVIEW: Final = 400  # characters; the table cuts them to its width
 _COLOURS: Final = {"system": "magenta", "developer": "magenta", "user": "cyan", "assistant": "green"}
@@ -30,7 +31,11 @@ def show(session: SessionName, json: Json = False) -> None:
     """
     with Compactor.from_env() as memory:
         stored = stored_session(memory, session)
-    rows = [_row(record, stored.state.offset + index, stored.state) for index, record in enumerate(stored.records)]
+    rows = [
+        _row(record, position, stored.state)
+        for position, record in enumerate(stored.records, start=stored.state.offset)
+        if record.kind is not Kind.TOMBSTONE
+    ]
     if json:
         for row in rows:
             print_json(row)
@@ -39,18 +44,27 @@ def show(session: SessionName, json: Json = False) -> None:
 
 
 def _row(record: Record, position: int, state: State) -> dict[str, Any]:
-    value = record.value()
+    value = _value(record)
     return {
         "position": position,
         "recall_id": recall_id(position),
-        "role": str(value.get("role")),
-        "kind": record.kind.name.lower(),
-        "replaced": record.kind is not Kind.ORIGINAL,
+        "role": str(value.get("role", "?")),
+        "kind": record.kind.name.lower() if value else "corrupt",
+        "replaced": bool(value) and record.kind is not Kind.ORIGINAL,
         "tokens": _tokens(record, state),
         "provisional": bool(record.flags & PROVISIONAL),
         "pinned": bool(record.flags & PINNED),
+        "kept": bool(record.flags & KEPT),
         "message": value,
     }
+
+
+def _value(record: Record) -> Mapping[str, Any]:
+    """The message; nothing of a record that cannot be read, which is listed all the same."""
+    try:
+        return {} if record.kind is Kind.CORRUPT else record.value()
+    except SessionDamagedError:
+        return {}
 
 
 def _tokens(record: Record, state: State) -> int | None:
@@ -67,7 +81,8 @@ def _print(session: str, stored: Stored, rows: list[dict[str, Any]]) -> None:
     table.add_column("begins with", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in rows:
         tokens = "?" if row["tokens"] is None else f"{row['tokens']:,}"
-        kind = Text("" if not row["replaced"] else row["kind"] + (" (provisional)" if row["provisional"] else ""))
+        plain = row["kind"] == "original"
+        kind = Text("" if plain else row["kind"] + (" (provisional)" if row["provisional"] else ""))
         kind.stylize("yellow")
         role = Text(row["role"], style=_COLOURS.get(row["role"], ""))
         table.add_row(row["recall_id"], role, kind, tokens, Text(_preview(row["message"])))
