@@ -8,7 +8,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -103,6 +104,7 @@ def run(size: Size, folder: Path, *, quiet: bool) -> tuple[dict[str, Any], Count
             records = [read_journal(Path(spec.journal)) for spec in made.specs]
             audited = audit(memory, configs, records)
         hits = Counter(hit.kind.name for hit in injector.hits)
+        _keep_log(folder / "log.json", injector, model, stuck)
         report = {
             "seed": size.seed,
             "sessions": len(audited.runs),
@@ -155,6 +157,12 @@ def _spec(row: int, parts: Sequence[Part], size: Size, made: Stage) -> Spec:
         settings=bot_settings(made),
         parts=tuple(parts[row::ROWS]),
     )
+
+
+def _keep_log(path: Path, injector: Injector, model: ChaosModel, stuck: Sequence[str]) -> None:
+    """Faults and model calls with their times, beside the journals, for whoever asks why."""
+    hits = [(hit.kind.name, hit.began, hit.ended, hit.slots) for hit in injector.hits]
+    path.write_text(dumps({"hits": hits, "calls": [astuple(call) for call in model.calls], "stuck": stuck}))
 
 
 def _stop_bots(made: Stage) -> int:
