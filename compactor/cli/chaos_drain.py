@@ -26,7 +26,9 @@ def drain(memory: Compactor, configs: Mapping[str, ModelConfig], seconds: float)
 
 def _is_busy(memory: Compactor, name: str, config: ModelConfig) -> bool:
     """Whether a compaction is still to come; one that is due, or whose claim ran out, is queued anew."""
+    session = memory.session(name, config)
     try:
-        return memory.session(name, config).prepare(tools=TOOLS).verdict.compaction in ("due", "queued", "running")
+        session.prepare(tools=TOOLS)
+        return session.estimate(tools=TOOLS).compaction in ("due", "queued", "running")
     except CompactorError:  # the audit tells
         return False
