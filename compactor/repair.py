@@ -1,7 +1,7 @@
 """What is wrong with the calls and results of a list, and the same list as providers accept it.
 
-Results go directly behind their call, calls that something else follows are closed with a sentence
-of ours, and results without a call leave the list. The stored history keeps its order.
+Late results go behind their call, calls that something else follows are closed with a sentence of
+ours, and second answers to a call leave the list. The stored history keeps its order.
 """
 
 from __future__ import annotations
@@ -63,23 +63,94 @@ def repair(messages: Sequence[Message], encode: Encode, *, start: int = 0, mend:
     sound = sound_until(messages, start)
     if sound == len(messages):
         return Repaired(messages)
-    tail = messages[sound:]
-    history = read_history([message.value for message in tail])
-    problems = tuple(_problems(tail, history))
+    mender = _Mender(messages, sound, encode)
+    problems = tuple(mender.problems())
     if not mend or not problems:
         return Repaired(messages, problems)
-    words = wording_for(next((text_of(m.value) for m in messages if m.role == "user"), ""))
-    mended: list[Message] = []
-    for index, message in enumerate(tail):
-        if history.roles[index] in RESULT_ROLES:
-            continue
-        mended.append(message)
-        step = history.step_of.get(index)
-        if step is not None:
-            mended += [tail[answer] for answer in step.answered]
-            if _is_followed(history, step):
-                mended += [_closing(message, call, words.interrupted, encode) for call in open_calls(step)]
-    return Repaired([*messages[:sound], *mended], problems)
+    return Repaired([*messages[:sound], *mender.mended()], problems)
+
+
+class _Mender:
+    """What stands behind the messages that are in order, read once."""
+
+    def __init__(self, messages: Sequence[Message], sound: int, encode: Encode) -> None:
+        self.messages, self.tail, self.encode = messages, messages[sound:], encode
+        self.history = read_history([message.value for message in self.tail])
+        self.late = {
+            answer: step
+            for step in self.history.steps
+            for answer in step.answered
+            if answer >= _end_of_run(self.history, step)
+        }
+        self.orphans = [index for index in range(len(self.tail)) if self.history.is_orphan(index)]
+
+    def problems(self) -> list[str]:
+        """One word and position for each fault, in order."""
+        found: list[str] = []
+        for index, message in enumerate(self.tail):
+            step = self.history.step_of.get(index)
+            name = recall_id(message.position)
+            if index in self.late:
+                found.append(f"late_answer@{name}")
+            elif self.history.is_orphan(index):
+                found.append(f"orphan_result@{name}")
+            elif step is not None and index == step.start:
+                found += [f"open_call@{name}"] * len(open_calls(step))
+        return found
+
+    def mended(self) -> list[Message]:
+        """Late answers behind their calls, calls that something follows closed, second answers left out."""
+        leaving = self._second_answers()
+        behind = {_anchor(step, self.late): step for step in self.history.steps}
+        last = self._step_to_end()
+        mended: list[Message] = []
+        for index, message in enumerate(self.tail):
+            step = self.history.step_of.get(index)
+            if index in self.late or index in leaving or (last is not None and step is last):
+                continue
+            mended.append(message)
+            if index in behind:
+                mended += self._added(behind[index])
+        if last is not None:
+            mended += [self.tail[index] for index in [last.start, *last.answered]] + self._closings(last)
+        return mended
+
+    def _added(self, step: Step) -> list[Message]:
+        return [self.tail[answer] for answer in step.answered if answer in self.late] + self._closings(step)
+
+    def _closings(self, step: Step) -> list[Message]:
+        if not _is_followed(self.history, step):
+            return []
+        words = wording_for(next((text_of(m.value) for m in self.messages if m.role == "user"), ""))
+        closings: list[Message] = []
+        for call in open_calls(step):
+            value: Mapping[str, Any] = freeze(closing_result(call, words.interrupted))
+            position = self.tail[step.start].position
+            closings.append(Message(position, value, count_message(value, self.encode)))
+        return closings
+
+    def _second_answers(self) -> set[int]:
+        """Results of calls that have their answer already; a result of no call at all stays where it is."""
+        if not self.orphans:
+            return set()
+        known = {call.id for message in self.messages if message.role == "assistant" for call in calls(message.value)}
+        return {index for index in self.orphans if self.tail[index].value.get("tool_call_id") in known - {None}}
+
+    def _step_to_end(self) -> Step | None:
+        """The step of an answer that came last, when the list would end on an assistant message without it.
+
+        The answer is what the model is asked to go on from, and many providers refuse such an end.
+        """
+        step = self.late.get(len(self.tail) - 1)
+        if step is None:
+            return None
+        others = [index for index in range(len(self.tail)) if index not in self.late]
+        return step if self.history.roles[others[-1]] == "assistant" and others[-1] != step.start else None
+
+
+def _anchor(step: Step, late: Mapping[int, Step]) -> int:
+    """The message of a step that its late answers are put behind."""
+    return max((answer for answer in step.answered if answer not in late), default=step.start)
 
 
 def open_calls(step: Step) -> list[Call]:
@@ -92,25 +163,6 @@ def closing_result(call: Call, text: str) -> dict[str, Any]:
     if call.id is None:
         return {"role": "function", "name": call.name, "content": text}
     return {"role": "tool", "tool_call_id": call.id, "content": text}
-
-
-def _closing(assistant: Message, call: Call, text: str, encode: Encode) -> Message:
-    value: Mapping[str, Any] = freeze(closing_result(call, text))
-    return Message(assistant.position, value, count_message(value, encode))
-
-
-def _problems(tail: Sequence[Message], history: History) -> list[str]:
-    found: list[str] = []
-    for index, message in enumerate(tail):
-        step = history.step_of.get(index)
-        if history.is_orphan(index):
-            found.append(f"orphan_result@{recall_id(message.position)}")
-        elif step is not None and history.roles[index] in RESULT_ROLES:
-            if index >= _end_of_run(history, step):
-                found.append(f"late_answer@{recall_id(message.position)}")
-        elif step is not None:
-            found += [f"open_call@{recall_id(message.position)}"] * len(open_calls(step))
-    return found
 
 
 def _end_of_run(history: History, step: Step) -> int:
