@@ -81,13 +81,13 @@ class UnconfirmedOperations:
 
     def __init__(self, clock: Callable[[], float], most: int = 4_096) -> None:
         self._clock = clock
-        self._names: LRUCache[str, list[tuple[bytes, float, bytes]]] = LRUCache(most)
+        self._names: LRUCache[str, list[tuple[bytes, float, bytes, object]]] = LRUCache(most)
         self._lock = threading.Lock()
 
-    def put(self, session: str, content: bytes, name: bytes) -> None:
-        """Remembers the name of a call that raised."""
+    def put(self, session: str, content: bytes, name: bytes, caller: object = None) -> None:
+        """Remembers the name of a call that raised, and whose it was."""
         with self._lock:
-            self._names.setdefault(session, []).append((content, self._clock(), name))
+            self._names.setdefault(session, []).append((content, self._clock(), name, caller))
 
     def take(self, session: str, content: bytes) -> bytes | None:
         """The oldest such name, which is then forgotten."""
@@ -98,11 +98,14 @@ class UnconfirmedOperations:
             self._keep(session, [entry for entry in entries if entry is not found])
         return found[2] if found else None
 
-    def seen(self, session: str, own: Sequence[bytes]) -> None:
-        """Forgets the pushes whose first message has one of these fingerprints: they were stored."""
+    def seen(self, session: str, own: Sequence[bytes], caller: object = None) -> None:
+        """Forgets this caller's pushes whose first message has one of these fingerprints: they were stored.
+
+        Another caller may still be about to repeat its own.
+        """
         with self._lock:
             if entries := self._names.get(session):
-                self._keep(session, [entry for entry in entries if entry[0][:8] not in own])
+                self._keep(session, [e for e in entries if e[3] is not caller or e[0][:8] not in own])
 
     def forget(self, session: str, content: bytes | None = None) -> None:
         """Forgets the names of a session, or those of one content: what came after makes them meaningless."""
@@ -110,7 +113,7 @@ class UnconfirmedOperations:
             entries = self._names.get(session, [])
             self._keep(session, [entry for entry in entries if content is not None and entry[0] != content])
 
-    def _keep(self, session: str, entries: list[tuple[bytes, float, bytes]]) -> None:
+    def _keep(self, session: str, entries: list[tuple[bytes, float, bytes, object]]) -> None:
         if entries:
             self._names[session] = entries
         else:

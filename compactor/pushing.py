@@ -51,7 +51,7 @@ class Pushing:
                 total, _ = yield from self._reader.recounted()
         except (StoreUnavailableError, GeneratorExit):  # it may have been stored: pushed again, it keeps its name
             if idempotency_key is None:
-                self._reader.around.unconfirmed.put(self._reader.session, content, operation)
+                self._reader.around.unconfirmed.put(self._reader.session, content, operation, self._reader)
             raise
         self._reader.around.unconfirmed.forget(self._reader.session, CLEAR)
         if pushed.behind:

@@ -174,7 +174,7 @@ class SessionReader:
                 held = EMPTY
                 continue
             held = yield from self._updated(held, answer, encode)
-            self.around.unconfirmed.seen(self.session, [record.own for record in answer.tail])
+            self.around.unconfirmed.seen(self.session, [record.own for record in answer.tail], self)
             self.around.histories.put(self.cache_key, held)
             if answer.total is not None:
                 return Look(answer, held, recounted, synced)

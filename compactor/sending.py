@@ -81,7 +81,7 @@ class Sending:
         seen = yield from self._queueing.look(send.judgement, send.encode)
         state, held = yield from self._queueing.publish(seen)
         whole = seen.history.in_order(send.encode, mend=send.mend)
-        over = send.fixed.total + _tokens(whole.messages) >= send.judgement.budget.threshold
+        over = send.fixed.total + seen.history.tokens >= send.judgement.budget.threshold
         word = "not_needed" if seen.answer is None else compaction_word(state, held, over=over)
         problems = (*seen.history.problems, *whole.problems)
         return (yield from self._composed(send, seen.history, whole.messages, word, problems, seen.recounted))
@@ -90,7 +90,7 @@ class Sending:
         placed = yield from self._syncing.place(listed, send.judgement, send.encode)
         state, held = yield from self._queueing.publish(placed.seen)
         whole = repair(placed.messages, send.encode, mend=send.mend)
-        over = send.fixed.total + _tokens(whole.messages) >= send.judgement.budget.threshold
+        over = send.fixed.total + _tokens(placed.messages) >= send.judgement.budget.threshold
         word = f"held({placed.unsaved})" if placed.unsaved else compaction_word(state, held, over=over)
         problems = (*placed.problems, *whole.problems)
         return (

@@ -21,11 +21,6 @@ def bots(through_proxy: Settings) -> Iterator[Compactor]:
         yield memory
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="what one session object reads back makes the client forget the failed push of another one, "
-    "so that its repeat counts as a new message",
-)
 def test_a_push_repeated_while_another_thread_sends_is_stored_once(bots: Compactor, proxy: LossyProxy) -> None:
     one, other = (bots.session("shared", SMALL) for _ in range(2))
     other.push(user("Hello, both."))
@@ -37,10 +32,6 @@ def test_a_push_repeated_while_another_thread_sends_is_stored_once(bots: Compact
     assert one.originals().count(assistant("Here.")) == 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="`due` is judged by the mended list, the claim by the stored total: in between nothing is ever queued",
-)
 def test_what_is_due_is_queued(bots: Compactor) -> None:
     """A list that crosses the threshold only by the results that close its calls is not due for ever."""
     session = bots.session("edge", SMALL)
