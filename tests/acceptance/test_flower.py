@@ -66,6 +66,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
             "OPENAI_BASE_URL": model.url.replace("http://", f"http://user:{URL_PASSWORD}@"),
             "COMPACTOR_SUMMARIZER_MODEL": "cheap-model",
             "COMPACTOR_MAX_ATTEMPTS": "2",
+            "COMPACTOR_BREAKER_FAILURES": "1000",  # the server's own failure is to be seen here
             "COMPACTOR_CALL_TIMEOUT": "100",
             "COMPACTOR_COMPACTION_DEADLINE": "110",
             "COMPACTOR_CLAIM_LEASE": "120",
