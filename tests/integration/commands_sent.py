@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from compactor import Compactor
-from compactor.commands.command import Command
+from compactor import Compactor, ModelConfig, Outcome, Session
+from compactor.commands import breaker, counters, dead, tenants
+from compactor.commands.command import Command, session_keys
 from compactor.embedded import free_port
 from compactor.exceptions import SummarizerRateLimited
+from compactor.models import Erased, SessionId
 from compactor.settings import Settings
 from compactor.store import Store
 from tests.integration.conversations import OTHER_ENCODING, SMALL, conversation, step, user
@@ -17,6 +19,7 @@ from tests.integration.inline_worker import InlineWorker
 
 T = TypeVar("T")
 NAME = "cut/session"
+SESSION = SessionId(NAME)
 
 
 class Caught(Exception):
@@ -51,12 +54,28 @@ class Stage:
         self.store = Store(settings)
         self.session = self.memory.session(NAME, SMALL)
         self.worker = InlineWorker(settings, self.store)
+        self.keys = session_keys(settings.namespace, SESSION)
 
-    def by_client(self, call: Callable[[Compactor], object], settings: Settings | None = None) -> Command[Any]:
-        """What a client's call sends; the client is a fresh process."""
+    def by_client(
+        self,
+        call: Callable[[Session], object],
+        settings: Settings | None = None,
+        *,
+        config: ModelConfig = SMALL,
+        knows: bool = False,
+    ) -> Command[Any]:
+        """What a client's call sends; the client is a fresh process, or one that knows the history."""
         with Compactor(settings=settings or self.settings) as caller:
+            if knows:
+                caller.session(NAME, config).prepare()
             caller._store = Catching(caller._store, self._script)  # type: ignore[assignment] # why: stands in for it
-            return self._caught(lambda: call(caller))
+            return self._caught(lambda: call(caller.session(NAME, config)))
+
+    def compact(self) -> Outcome:
+        """A conversation that is compacted."""
+        self.session.push(conversation(8))
+        self.session.prepare()
+        return self.worker.work(NAME).outcome
 
     def by_worker(self) -> Command[Any]:
         """What a worker sends in a run on the session's claim."""
@@ -84,41 +103,79 @@ class Case:
     first: object
     again: object
     reads: bool = False  # changes nothing
+    counts: bool = False  # a statistic: a repeat counts once more
 
 
 def _pushed(stage: Stage) -> Command[Any]:
     stage.session.push(conversation(1))
-    return stage.by_client(lambda memory: memory.session(NAME, SMALL).push(step(1)))
+    return stage.by_client(lambda session: session.push(step(1)))
+
+
+def _listed(stage: Stage) -> Command[Any]:
+    stage.session.sync(conversation(1))
+    return stage.by_client(lambda session: session.prepare(messages=[*conversation(1), *step(1)]))
+
+
+def _reworded(stage: Stage) -> Command[Any]:
+    stage.session.sync([*conversation(1), user("first words")])
+    other = [*conversation(1), user("other words")]
+    return stage.by_client(lambda session: session.prepare(messages=other), knows=True)
+
+
+def _rewound(stage: Stage) -> Command[Any]:
+    stage.session.push(conversation(1))
+    return stage.by_client(lambda session: session.rewind("m1"))
 
 
 def _prepared(stage: Stage) -> Command[Any]:
     stage.session.push(conversation(8))
-    return stage.by_client(lambda memory: memory.session(NAME, SMALL).prepare())
+    return stage.by_client(lambda session: session.prepare())
 
 
 def _recounted(stage: Stage) -> Command[Any]:
     stage.session.push(conversation(1))
-    return stage.by_client(lambda memory: memory.session(NAME, OTHER_ENCODING).estimate())
+    return stage.by_client(lambda session: session.estimate(), config=OTHER_ENCODING)
 
 
 def _recalled(stage: Stage) -> Command[Any]:
     stage.session.push(conversation(1))
-    return stage.by_client(lambda memory: memory.session(NAME, SMALL).recall("m3"))
+    return stage.by_client(lambda session: session.recall("m3"))
 
 
 def _cleared(stage: Stage) -> Command[Any]:
     stage.session.push(conversation(1))
-    return stage.by_client(lambda memory: memory.session(NAME, SMALL).clear())
+    return stage.by_client(lambda session: session.clear())
+
+
+def _erased(stage: Stage) -> Command[Any]:
+    stage.compact()
+    return stage.by_client(lambda session: session.erase())
+
+
+def _forked(stage: Stage) -> Command[Any]:
+    stage.compact()
+    return stage.by_client(lambda session: session.fork(f"{NAME}-copy"))
+
+
+def _undone(stage: Stage) -> Command[Any]:
+    stage.compact()
+    return stage.by_client(lambda session: session.undo())
+
+
+def _let_go(stage: Stage) -> Command[Any]:
+    compaction = stage.compact()
+    stage.session.undo()
+    return stage.by_client(lambda session: session.release(compaction.id))
 
 
 def _unqueued(stage: Stage) -> Command[Any]:
     stage.session.push(conversation(8))
     nowhere = type(stage.settings.redis_url)(f"redis://127.0.0.1:{free_port()}/0")
     settings = stage.settings.model_copy(update={"broker_url": nowhere})
-    return stage.by_client(lambda memory: memory.session(NAME, SMALL).prepare(), settings)
+    return stage.by_client(lambda session: session.prepare(), settings)
 
 
-def _compacted(stage: Stage) -> Command[Any]:
+def _worked(stage: Stage) -> Command[Any]:
     stage.session.push(conversation(8))
     stage.session.prepare()
     return stage.by_worker()
@@ -145,20 +202,88 @@ def rate_limited(requests: Any, *, done: Callable[[int, Any], None], **_: Any) -
     return list(answers)
 
 
+def _crashed(stage: Stage) -> Command[Any]:
+    stage.session.push(conversation(8))
+    stage.session.prepare()
+    owner = stage.worker.owner(NAME)
+    stage.worker.begin(NAME, owner)
+    return dead.crash(stage.keys, owner=owner, pause_ms=90_000, error="KeyError at here.py:1", max_attempts=3)
+
+
+def _revived(stage: Stage) -> Command[Any]:
+    stage.session.push(conversation(8))
+    stage.session.prepare()
+    stage.worker.begin(NAME, stage.worker.owner(NAME), lease=0)
+    return dead.revive(stage.keys)
+
+
+def _listed_as_dead(stage: Stage) -> Command[Any]:
+    return dead.add(stage.settings.namespace, SESSION, attempts=3)
+
+
+def _forgotten(stage: Stage) -> Command[Any]:
+    stage.store.run(_listed_as_dead(stage))
+    entries = stage.store.run(dead.read_page(stage.settings.namespace, 0)).entries
+    return dead.forget(stage.settings.namespace, entries)
+
+
+def _counted(stage: Stage) -> Command[Any]:
+    return counters.add(stage.settings.namespace, counters.EVICTED)
+
+
+def _reported(stage: Stage) -> Command[Any]:
+    return tenants.report(stage.settings.namespace, SESSION, 4_096, life_ms=90_000)
+
+
+def _settled(stage: Stage) -> Command[Any]:
+    return breaker.settle(_circuit(stage), answered=False, failures=5, pause_ms=90_000)
+
+
+def _admitted(stage: Stage) -> Command[Any]:
+    stage.store.run(breaker.settle(_circuit(stage), answered=False, failures=1, pause_ms=0))
+    return breaker.admit(_circuit(stage), trial_ms=90_000)
+
+
+def _circuit(stage: Stage) -> str:
+    return breaker.breaker_key(stage.settings.namespace, "server", "model")
+
+
 def _whole(answer: Any) -> object:
     return answer
 
 
-CASES = {
+_ORIGINAL = conversation(1)[3]
+_ERASED = Erased(messages=19, archived=6, cleared=0, audit=1)
+CASES = {  # by script, and behind a colon what is special
     "push": Case(_pushed, lambda pushed: (pushed.first, pushed.length), (5, 7), (5, 7)),
-    "prepare": Case(_prepared, lambda answer: (answer.claim, answer.claimed), ("queued", True), ("queued", True)),
+    "sync": Case(_listed, lambda both: (both[0].status, both[1].length), ("ok", 6), ("ok", 6)),
+    "sync:reworded": Case(_reworded, lambda both: both[0].status, "ok", "changed"),
+    "sync:rewound": Case(_rewound, lambda synced: synced.status, "ok", "changed"),
+    "prepare": Case(_prepared, lambda both: (both[1].claim, both[1].claimed), ("queued", True), ("queued", True)),
     "recount": Case(_recounted, _whole, True, True),
-    "recall": Case(_recalled, lambda record: record.value(), conversation(1)[3], conversation(1)[3], reads=True),
-    "clear": Case(_cleared, _whole, 5, 5),
+    "recall": Case(_recalled, lambda record: record.value(), _ORIGINAL, _ORIGINAL, reads=True),
+    "clear": Case(_cleared, lambda ended: ended.messages, 5, 5),
+    "clear:erased": Case(_erased, _whole, _ERASED, _ERASED),
+    "fork": Case(_forked, _whole, True, True),
+    "restore": Case(_undone, _whole, True, False),
+    "unkeep": Case(_let_go, _whole, 6, 0),
     "unqueue": Case(_unqueued, _whole, True, False),
-    "begin": Case(_compacted, lambda begin: begin.begun.value, "running", "busy"),
-    "archive": Case(_compacted, _whole, "ok", "ok"),
-    "swap": Case(_compacted, _whole, "applied", "applied"),
+    "begin": Case(_worked, lambda begin: begin.begun.value, "running", "busy"),
+    "archive": Case(_worked, _whole, "ok", "ok"),
+    "swap": Case(_worked, _whole, "applied", "applied"),
     "release": Case(_released, _whole, True, False),
     "retry": Case(_retried, _whole, True, True),
+    "crash": Case(_crashed, _whole, "released", "lost"),
+    "revive": Case(_revived, _whole, "revived", "revived"),
+    "dead": Case(_listed_as_dead, _whole, True, False),
+    "forget": Case(_forgotten, _whole, 1, 0),
+    "sizes": Case(_reported, _whole, 4_096, 4_096),
+    "count": Case(_counted, _whole, 1, 2, counts=True),
+    "settle": Case(_settled, _whole, False, False, counts=True),
+    "admit": Case(_admitted, lambda admission: admission.circuit.value, "trial", "tried"),
 }
+
+
+def script_of(case: str) -> str:
+    """The script that a case is of."""
+    return case.partition(":")[0]

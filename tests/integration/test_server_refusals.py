@@ -7,7 +7,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
@@ -20,6 +20,7 @@ from tests.integration.clients import Connect, SessionClient
 from tests.integration.conversations import ROOMY, SMALL, conversation, recount, step, user
 from tests.integration.inline_worker import InlineWorker
 from tests.integration.refusals import OPTIONS, REFUSALS
+from tests.integration.snapshot import everything
 from tests.integration.stored import bare, keys_of
 
 T = TypeVar("T")
@@ -45,14 +46,10 @@ def settings(refusing: EmbeddedServer) -> Settings:
     return read_settings(redis_url=refusing.url, namespace=f"t{uuid.uuid4().hex[:12]}")
 
 
-def everything(server: EmbeddedServer, settings: Settings, session: str) -> dict[str, object]:
+def seen(server: EmbeddedServer, settings: Settings, session: str) -> dict[str, object]:
     """Each key of a session as it is stored."""
     with bare(server) as client:
-        return {key: value_of(client, key) for key in keys_of(settings, session).all if client.exists(key)}
-
-
-def value_of(client: Any, key: str) -> object:
-    return client.hgetall(key) if client.type(key) == b"hash" else client.lrange(key, 0, -1)
+        return everything(client, settings, session)
 
 
 @pytest.mark.parametrize("word", REFUSALS)
@@ -61,12 +58,12 @@ def test_a_push_raises_stores_nothing_and_is_stored_once_when_repeated(
 ) -> None:
     session = connect(settings).session("refused/push", ROOMY)
     session.push(conversation(1))
-    before = everything(refusing, settings, "refused/push")
+    before = seen(refusing, settings, "refused/push")
     with REFUSALS[word](refusing):
         for _ in range(2):
             with pytest.raises(StoreUnavailableError, match=r"nothing was changed|repeated safely"):
                 session.push(step(7))
-    assert everything(refusing, settings, "refused/push") == before
+    assert seen(refusing, settings, "refused/push") == before
     assert session.push(step(7)).positions == (5, 6)
     assert session.originals() == [*conversation(1), *step(7)]
     assert session.estimate().total == recount(session.originals()) + 3
@@ -81,13 +78,13 @@ def test_a_send_goes_on_with_what_this_process_holds_and_queues_when_it_is_over(
     session.prepare()
     other = connect(settings).session("refused/send", SMALL)
     other.push(asked := [message for order in range(5, 9) for message in step(order)])
-    before = everything(refusing, settings, "refused/send")
+    before = seen(refusing, settings, "refused/send")
     with REFUSALS[word](refusing):
         context = session.prepare()
         assert context.verdict.fit is Fit.DEGRADED
         assert context.verdict.compaction == "held(store_unavailable)"
         assert context.messages == conversation(5)
-    assert everything(refusing, settings, "refused/send") == before
+    assert seen(refusing, settings, "refused/send") == before
     assert session.prepare().verdict.compaction == "queued"
     assert session.originals() == [*conversation(5), *asked]
 
@@ -98,10 +95,10 @@ def test_a_clear_raises_ends_nothing_and_keeps_the_conversation_recallable_when_
 ) -> None:
     session = connect(settings).session("refused/clear", ROOMY)
     session.push(conversation(1))
-    before = everything(refusing, settings, "refused/clear")
+    before = seen(refusing, settings, "refused/clear")
     with REFUSALS[word](refusing), pytest.raises(StoreUnavailableError):
         session.clear()
-    assert everything(refusing, settings, "refused/clear") == before
+    assert seen(refusing, settings, "refused/clear") == before
     assert session.clear() == 5
     assert session.recall("m3") == conversation(1)[3]
 
