@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 import pytest
@@ -93,6 +94,26 @@ def test_a02_a_call_without_a_result_adds_no_fault_and_is_left_alone(chat: list[
             assert [values[i] for i in step.indexes] == [chat[i] for i in step.indexes]
 
 
+@pytest.mark.parametrize("chat", ABORTED.values(), ids=ABORTED.keys())
+def test_a02_what_a_dead_bot_left_open_is_closed_in_what_is_sent(chat: list[Chat], modelless: Service) -> None:
+    session = modelless.session("a02", HUGE)
+    session.push(chat)
+    context = session.prepare()
+    named = [each for each in context.verdict.problems if re.fullmatch(r"open_call@m\d+", each)]
+    written = [message for message in context.messages if message not in chat]
+    assert len(named) == faults(chat)["open_call"]
+    assert len(written) == len(named) - faults(context.messages)["open_call"]
+    assert {(m["role"], m["content"]) for m in written} <= {(role, "[interrupted, no output]") for role in ANSWERING}
+    goes_on = chat[-1]["role"] not in ANSWERING
+    assert not goes_on or not faults(context.messages), "only calls that nothing follows may still be answered"
+    assert session.originals() == chat, "the stored history stays as it was pushed"
+    session.close_open_calls()
+    mended = session.prepare()
+    assert not [each for each in mended.verdict.problems if each.startswith("open_call")]
+    assert not faults(mended.messages)
+
+
+ANSWERING: Final = ("tool", "function")
 HUGE: Final = ModelConfig("gpt-4o", 128)
 SMALL_LISTS: Final = [THREE, OUT_OF_ORDER, [system("s"), user("hi"), calling(call("a", "f")), result("a", "ok")]]
 
@@ -102,10 +123,13 @@ def test_a03_below_the_threshold_the_very_same_list_comes_back(chat: list[Chat],
     for sent in views("view", read(chat, chat), [1.0, 9.0]):
         assert all(new is old for new, old in zip(sent.messages, chat, strict=True))
     assert all(new is old for new, old in zip(compacted(chat, 10**6), chat, strict=True))
+    pushed, listed = modelless.session("a03/pushed", HUGE), modelless.session("a03/listed", HUGE)
+    pushed.push(chat)
+    assert json.dumps(pushed.prepare(repair=False).messages) == json.dumps(chat)
+    for _ in range(2):
+        assert json.dumps(listed.prepare(chat).messages) == json.dumps(chat)
     if chat in SMALL_LISTS:
-        session = modelless.session("a03", HUGE)
-        session.push(chat)
-        assert json.dumps(session.prepare().messages) == json.dumps(chat)
+        assert json.dumps(pushed.prepare().messages) == json.dumps(chat)
 
 
 TWICE: Final = {

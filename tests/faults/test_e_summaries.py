@@ -223,6 +223,23 @@ def test_e10_everything_replaced_can_be_seen_and_recalled(modelless: Service) ->
     assert [session.recall(f"m{p}") for p in seen.positions] == [conversation(9)[p] for p in seen.positions]
 
 
+def test_e10_a_compaction_can_be_taken_back(memory: Compactor, worker: InlineWorker) -> None:
+    session = memory.session("e10", SMALL)
+    session.push(conversation(9))
+    before = session.prepare()
+    assert before.verdict.compaction == "queued"
+    outcome = worker.work("e10").outcome
+    undone = session.undo(outcome.id)
+    assert (undone.outcome, undone.positions, undone.after) == (Code.UNDONE, outcome.positions, outcome.before - 3)
+    assert memory.session("e10", WIDE).prepare().messages == conversation(9)
+    assert session.originals() == conversation(9)
+    session.compact()
+    again = worker.work("e10").outcome
+    assert not set(again.positions) & set(outcome.positions), "what was taken back is left alone until it is released"
+    session.release(outcome.id)
+    assert [each.outcome for each in session.compactions()][:2] == [Code.APPLIED, Code.UNDONE]
+
+
 def test_e_no_window_makes_a_user_say_what_no_user_said() -> None:
     chat = working(7)
     said = [message for message in chat if message["role"] in ("user", "assistant", "system")]

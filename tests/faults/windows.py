@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from compactor import Code, ModelConfig, compact_messages
@@ -19,6 +20,12 @@ from tests.unit.summarizers import saying
 SHARES: Final = (0.02, 0.2, 0.45, 0.7, 0.95)  # of the conversation's tokens
 CONFIG: Final = ModelConfig("gpt-4o", 2_000)
 SUMMARY: Final = "The tool returned rows; ticket = INC-48213."
+
+
+@lru_cache(maxsize=2_000)
+def encode(text: str) -> int:
+    """Tokens of a text; each is counted once, since every window counts it anew."""
+    return encoder("o200k_base")(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,6 @@ def compacted(
 
 def views(name: str, history: Sequence[Message], shares: Sequence[float]) -> Iterator[Sent]:
     """What one send gets of a history, in windows of ever more tokens."""
-    encode = encoder("o200k_base")
     for share in shares:
         budget = levels(ceiling=max(1, int(total(history) * share)))
         yield Sent(f"{name} in {share}", list(compose(history, budget, encode, beside=0).messages))
@@ -61,7 +67,6 @@ def views(name: str, history: Sequence[Message], shares: Sequence[float]) -> Ite
 
 def read(originals: Sequence[Mapping[str, Any]], values: Sequence[Mapping[str, Any]]) -> list[Message]:
     """Values as a session holds them; those that are not the original are replacements."""
-    encode = encoder("o200k_base")
     return [
         Message(i, new, count_message(new, encode), Kind.ORIGINAL if new is old else Kind.SUMMARY)
         for i, (old, new) in enumerate(zip(originals, values, strict=True))
