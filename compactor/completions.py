@@ -101,6 +101,13 @@ class Completions:
                 )
             return self._client
 
+    def close(self) -> None:
+        """Closes the connections; a later call opens new ones."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
     def _learn(self, used: dict[str, Any], text: str, *, thinking: bool) -> bool:
         """Drops the parameter that a rejection names; False when it names none of ours."""
         if is_too_long(text):  # names the same parameters, but no other spelling helps

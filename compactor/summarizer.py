@@ -81,6 +81,10 @@ class ModelSummarizer:
             threading.Thread(target=work, daemon=True, name="summarize").start()
         return self._collect(requests, ended, deadline, done)
 
+    def close(self) -> None:
+        """Closes the connections to the model server."""
+        self._completions.close()
+
     @staticmethod
     def _collect(
         requests: Sequence[SummaryRequest],

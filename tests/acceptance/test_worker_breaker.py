@@ -23,7 +23,7 @@ from tests.acceptance.worker_process import running_worker, short_settings
 from tests.integration.conversations import SMALL
 from tests.integration.stored import bare, records
 
-FAILURES, PAUSE = 3, 6.0
+FAILURES, PAUSE = 3, 25.0
 BELOW, ABOVE = 7, 10  # steps: between threshold and ceiling, above the ceiling
 
 
@@ -50,6 +50,7 @@ def test_two_worker_processes_share_one_breaker_that_opens_and_closes(
             second = both.enter_context(running_worker(settings, tmp_path / "second.log", model=broken))
         refused(memory, raw, settings, second, broken)
         broken.answer = lambda _body: summary()
+        raw.hset(key, "open_until", 1)  # the pause is over
         closes_it(memory, raw, key)
 
 
@@ -79,8 +80,9 @@ def refused(memory: Compactor, raw: Any, settings: Settings, second: Child, mode
 
 
 def closes_it(memory: Compactor, raw: Any, key: str) -> None:
-    """The retry comes after the pause, and its calls go through."""
-    below = memory.session("breaker/below", SMALL)
-    outcome = wait_until(lambda: below.status().last, seconds=40)
+    """One call tries, the others wait for its answer, and all of them give summaries."""
+    session = memory.session("breaker/after", SMALL)
+    session.push(long_talk(BELOW, "any", "mark-after"))
+    outcome = session.compact(wait=20)
     assert (outcome.outcome, outcome.reason, outcome.by_model) == (Code.APPLIED, "", outcome.items)
     assert not raw.exists(key)

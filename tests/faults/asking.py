@@ -16,18 +16,27 @@ from tests.integration.conversations import rows
 ENCODE = encoder("o200k_base")
 
 
+_opened: list[ModelSummarizer] = []
+
+
 def summarizer(url: str, **settings: Any) -> ModelSummarizer:
-    """A summarizer on a server, with a key of its own."""
-    return ModelSummarizer(
-        read_settings(openai_base_url=url, openai_api_key="test", summarizer_model="cheap", **settings)
-    )
+    """A summarizer on a server, with a key of its own; `close_all` closes it."""
+    read = read_settings(openai_base_url=url, openai_api_key="test", summarizer_model="cheap", **settings)
+    _opened.append(ModelSummarizer(read))
+    return _opened[-1]
 
 
-def request(text: str = rows(0), **fields: Any) -> SummaryRequest:
+def close_all() -> None:
+    """Closes every summarizer opened since the last time."""
+    while _opened:
+        _opened.pop().close()
+
+
+def request(text: str = rows(0)) -> SummaryRequest:
     """A tool result as the plan hands it on."""
     size = count_text(text, ENCODE)
-    given = {"tool": "grep", "arguments": '{"query": "value_0"}', "goal": "Where are the values?"}
-    return SummaryRequest(**{**given, "text": text, "tokens": size, "body_tokens": min(340, size // 6 + 60), **fields})
+    body = min(340, size // 6 + 60)
+    return SummaryRequest("grep", '{"query": "value_0"}', text, "Where are the values?", size, body)
 
 
 def ask(model: ModelSummarizer, *requests: SummaryRequest, seconds: float = 20.0) -> list[Summary | SummarizerError]:

@@ -21,12 +21,18 @@ from compactor.testing import Answer, ModelServer, summary
 from tests.acceptance.conftest import Service, serving
 from tests.acceptance.misbehaving import BELOW, begin, finish
 from tests.acceptance.scripted_model import asked, failing
-from tests.faults.asking import answer, fenced, summarizer
+from tests.faults.asking import answer, close_all, fenced, summarizer
 from tests.integration.conversations import SMALL, conversation, recount, rows, step
 from tests.integration.stored import bare, records
 from tests.unit.test_provider_errors import OVERFLOWS
 
 LONG = "\n".join(rows(order) for order in range(5))  # about 4,600 tokens
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    close_all()
 
 
 def reporting(prompt_tokens: int | None) -> Answer:
