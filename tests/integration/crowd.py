@@ -1,7 +1,8 @@
-"""Many threads at one session: bots that push and send, somebody who clears and refills, workers, impatient callers."""
+"""Many threads at one session: bots, workers, and those who clear and refill, compact and undo."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,11 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor import Compactor, Outcome, Session
+from compactor.exceptions import CompactionNotFoundError, SessionNotFoundError
 from compactor.settings import Settings
 from compactor.store import Store
 from compactor.validity import faults
 from tests.integration.conversations import SMALL, call, result, rows, user
 from tests.integration.inline_worker import InlineWorker
+
+PACE = 0.01  # seconds between two looks
 
 
 @dataclass
@@ -49,7 +53,7 @@ class Crowd:
         with Compactor(settings=self.settings) as memory:
             session = memory.session(self.name, SMALL)
             for order in range(clears):
-                while session.status().length < every and not self._over.is_set():
+                while session.status().length < every and not self._over.wait(PACE):
                     pass
                 self.moved.append(session.clear())
                 self.push(session, [user(f"clear {order}, {place}") for place in range(self.moved[-1])])
@@ -58,15 +62,22 @@ class Crowd:
         """Takes every claim it sees, though other workers have its task as well."""
         with Store(self.settings) as store:
             worker = InlineWorker(self.settings, store)
-            while not self._over.is_set():
+            while not self._over.wait(PACE):
                 if owner := worker.owner(self.name):
                     self.ended.append(worker.work(self.name, owner=owner).outcome)
 
     def impatient(self) -> None:
         """Asks for a compaction again and again."""
         with Compactor(settings=self.settings) as memory:
-            while not self._over.is_set():
+            while not self._over.wait(PACE):
                 memory.session(self.name, SMALL).compact()
+
+    def undoer(self, undos: int) -> None:
+        """Takes back whatever compaction came last, so many times."""
+        with Compactor(settings=self.settings) as memory:
+            while undos and not self._over.wait(PACE):
+                with contextlib.suppress(SessionNotFoundError, CompactionNotFoundError):
+                    undos -= memory.session(self.name, SMALL).undo().items > 0
 
     def run(self, busy: Sequence[Callable[[], None]], beside: Sequence[Callable[[], None]]) -> None:
         """All at once; those beside go on until the busy ones are done. Raises what any of them raised."""

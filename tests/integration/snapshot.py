@@ -51,7 +51,6 @@ def _value(raw: Any, key: str) -> Any:
 def _timeless(key: str, value: Any) -> object:
     if key.endswith((":messages", ":cleared")):
         return [replace(unpack(row), pushed_ms=0) for row in value]
-    if not isinstance(value, dict):
+    if key.endswith((":audit", ":changes")):
         return value
-    fields: dict[bytes, bytes] = value
-    return {name: _TIME.sub(b"", stored) for name, stored in fields.items()}
+    return {name: _TIME.sub(b"", stored) for name, stored in value.items()}

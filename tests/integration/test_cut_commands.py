@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
 
-from compactor import Code, StoreUnavailableError
+from compactor import Code, Compactor, Outcome, Session, StoreUnavailableError
 from compactor.commands.command import Command
 from compactor.compaction import Ended
 from compactor.embedded import EmbeddedServer
 from compactor.settings import Settings
-from compactor.store import SCRIPTS
+from compactor.store import SCRIPTS, Store
 from tests.integration.clients import Client, Connect, StoreClient, open_store
 from tests.integration.commands_sent import CASES, NAME, Stage, rate_limited, script_of
-from tests.integration.conversations import ROOMY, SMALL, conversation, recount, user
+from tests.integration.conversations import ROOMY, SMALL, call, conversation, recount, result, step, user
 from tests.integration.gate import Fault, Gate, Place
 from tests.integration.inline_worker import InlineWorker
 from tests.integration.lossy_proxy import script_mark
@@ -27,6 +27,11 @@ from tests.integration.stored import keys_of, published
 
 PLACES: tuple[Place, ...] = ("request", "half", "reply")
 ONCE, TWICE = 1, 2  # the first is hidden by the client's own repeat, after the second the call raises
+COPY = f"{NAME}-copy"
+NOT_REPEATABLE = {
+    "undo": pytest.mark.xfail(strict=True, reason="without an id, the repeat undoes the compaction before that one"),
+    "fork": pytest.mark.xfail(strict=True, reason="the repeat has an operation of its own and finds its own copy"),
+}
 FAILS_YET = pytest.mark.xfail(
     strict=True, reason="retry.lua answers its own repeat with 'lost': the claim stays queued and no task is published"
 )
@@ -136,7 +141,71 @@ def test_a_run_whose_commands_are_cut_compacts_the_session_once(
     assert session.status().claim == "idle"
 
 
-def test_a_clear_that_raised_though_it_was_carried_out_keeps_the_conversation_recallable_when_repeated(
+EARLIER, LATER = ([message for order in range(8) for message in step(first + order)] for first in (0, 20))
+DIED_IN = call(99)
+
+
+def two_compactions(session: Session, worker: InlineWorker) -> list[Outcome]:
+    """A conversation that was compacted twice, and whose bot died in a call."""
+    for messages in (EARLIER, LATER):
+        session.push(messages)
+        assert session.prepare().verdict.compaction == "queued"
+        worker.work(NAME)
+    session.push(DIED_IN)
+    return session.compactions()
+
+
+def seen(session: Session, copy: Session) -> list[object]:
+    """What a bot can see of a session and of its copy, ids and times left out."""
+    status = session.status()
+    return [
+        session.prepare().messages,
+        session.originals(),
+        copy.originals(),
+        (status.length, status.archived, status.stored_bytes, status.totals),
+        [(outcome.outcome, outcome.positions) for outcome in session.compactions()],
+    ]
+
+
+REPEATED: dict[str, tuple[str, Callable[[Session, str], object]]] = {
+    "push": ("push", lambda session, _: session.push([user("hello"), user("there")])),
+    "sync": ("sync", lambda session, _: session.sync([*EARLIER, *LATER, DIED_IN, result(99, "found")])),
+    "undo": ("restore", lambda session, _: session.undo()),
+    "undo-by-id": ("restore", lambda session, last: session.undo(last)),
+    "release": ("unkeep", lambda session, last: session.release(last)),
+    "rewind": ("sync", lambda session, _: session.rewind("m20")),
+    "fork": ("fork", lambda session, _: session.fork(COPY)),
+    "close": ("push", lambda session, _: session.close_open_calls()),
+    "clear": ("clear", lambda session, _: session.clear()),
+    "erase": ("clear", lambda session, _: session.erase()),
+}
+
+
+@pytest.mark.parametrize("what", [pytest.param(what, marks=NOT_REPEATABLE.get(what, ())) for what in REPEATED])
+def test_a_call_that_raised_though_it_was_carried_out_does_the_same_once_when_repeated(
+    settings: Settings, through_gate: Settings, gate: Gate, raw: Any, what: str
+) -> None:
+    script, call_on = REPEATED[what]
+    with Compactor(settings=settings) as memory, Store(settings) as store:
+        session = memory.session(NAME, SMALL)
+        last = two_compactions(memory.session(NAME, SMALL), InlineWorker(settings, store))[-1].id
+        if what == "release":
+            session.undo(last)
+        backup = Backup(raw, settings)
+        call_on(session, last)
+        once = seen(session, memory.session(COPY, SMALL))
+        backup.put_back()
+    with Compactor(settings=through_gate) as memory:
+        session = memory.session(NAME, SMALL)
+        fault = cut(gate, script, "reply", TWICE)
+        with pytest.raises(StoreUnavailableError, match="repeated safely"):
+            call_on(session, last)
+        assert fault.seen == TWICE
+        call_on(session, last)
+        assert seen(session, memory.session(COPY, SMALL)) == once
+
+
+def test_a_cleared_conversation_is_recallable_though_the_clear_had_to_be_repeated(
     connect: Connect, through_gate: Settings, gate: Gate
 ) -> None:
     session = connect(through_gate).session(NAME, ROOMY)
