@@ -102,9 +102,9 @@ class Known:
     def __init__(self, *texts: str) -> None:
         self._text = "\n".join(map(_lower, texts))
 
-    def missing(self, text: str) -> list[Identifier]:
-        """The identifiers of `text` that the known texts do not hold."""
-        return [found for found in find(text) if not self.holds(found)]
+    def missing(self, text: str) -> Iterator[Identifier]:
+        """The different identifiers of `text` that the known texts do not hold."""
+        return (found for found in dict.fromkeys(find(text)) if not self.holds(found))
 
     def holds(self, found: Identifier) -> bool:
         """Whether an identifier occurs here, in this or a trivially equal spelling."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from compactor.exceptions import SummarizerRefused, SummarizerReplyRejected
@@ -24,7 +24,7 @@ _MOST_INVENTED: Final = 1
 _FINISHED: Final = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence"})  # compatible servers differ
 _THINK: Final = re.compile(r"(?i)<(think|thinking|reasoning|analysis)>")
 _OPEN_THINK: Final = re.compile(r"(?i)</?(?:think|thinking|reasoning|analysis)>")
-_FENCE: Final = re.compile(r"(?s)^```[\w-]*\s*\n(.*?)\n?```$")
+_FENCE: Final = re.compile(r"(?s)^```[\w-]*[^\S\n]*\n(.*?)\n?```$")
 _TOOL_PROTOCOL: Final = re.compile(
     r"(?i)</?(?:tool_call|tool_calls|function_calls?|invoke|parameter|tool_response)\b|<function=|\[TOOL_CALLS\]"
     r"|<[|\uff5c](?:tool|python_tag|channel|im_start)|[\"'](?:tool_calls|function_call)[\"']\s*:"
@@ -43,7 +43,7 @@ _NO_SUMMARY: Final = re.compile(
 )
 _OUR_KEYS: Final = frozenset({"facts", "note", "outcome", "omitted"})
 _NO_JSON: Final = object()
-_JSON: Final = re.compile(r"(?s)\{.*\}")
+_LONGEST: Final = 32_000  # characters; more than any request leaves room for
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])(?=\s)|(?<=[。！？])|(?<=\n)")
 
 
@@ -109,6 +109,8 @@ def _finished(reply: Reply) -> str:
     text = _without_wrapping(reply.content or "")
     if not text:
         raise SummarizerReplyRejected("cut_off" if reply.finish_reason == "length" else "empty")
+    if len(text) > _LONGEST:
+        raise SummarizerReplyRejected("too_long")
     if (reply.finish_reason or "").lower() not in _FINISHED:
         raise SummarizerReplyRejected("cut_off" if reply.finish_reason == "length" else "not_finished")
     if _TOOL_PROTOCOL.search(text):
@@ -122,32 +124,57 @@ def _without_inventions(said: _Said, known: Known) -> str:
     A small integer may be a count: in a sentence it is free, as a fact it must occur, but does not
     make the model a liar; nor does any integer in the remark on what was left out.
     """
-    invented: set[Identifier] = set()
-    facts: list[tuple[str, str]] = []
-    for label, value in said.facts:
-        missing = [found for found in known.missing(label) if not found.is_small] + known.missing(value)
-        invented.update(found for found in missing if not found.is_small)
-        if not missing:
-            facts.append((label, value))
-    outcome, note = (_sentences(text, known, invented) for text in (said.outcome, said.note))
-    counted: set[Identifier] = set()
-    omitted = _sentences(said.omitted, known, counted)
-    invented.update(found for found in counted if not found.is_count)
+    check = _Check(known)
+    facts = [
+        (label, value)
+        for label, value in said.facts
+        if check.passes(label, free=_is_small) and check.passes(value, free=_nothing)
+    ]
+    outcome, note = (_sentences(text, check) for text in (said.outcome, said.note))
+    omitted = _sentences(said.omitted, _Check(known, check.invented, pardoned=_is_count))
     body = replace(said, outcome=outcome, note=note, facts=tuple(facts), omitted=omitted).text
-    if len(invented) > _MOST_INVENTED or not says_something(body):
-        raise SummarizerReplyRejected("invented" if invented else "empty")
+    if not says_something(body):
+        raise SummarizerReplyRejected("invented" if check.invented else "empty")
     return safe(body)
 
 
-def _sentences(text: str, known: Known, invented: set[Identifier]) -> str:
-    """The sentences whose identifiers are known; the others' go into `invented`."""
-    kept: list[str] = []
-    for sentence in _SENTENCE_END.split(text):
-        missing = [found for found in known.missing(sentence) if not found.is_small]
-        invented.update(missing)
-        if not missing:
-            kept.append(sentence)
-    return "".join(kept).strip()
+def _sentences(text: str, check: _Check) -> str:
+    """The sentences that name nothing unknown."""
+    return "".join(part for part in _SENTENCE_END.split(text) if check.passes(part, free=_is_small)).strip()
+
+
+def _is_small(found: Identifier) -> bool:
+    return found.is_small
+
+
+def _is_count(found: Identifier) -> bool:
+    return found.is_count
+
+
+def _nothing(_found: Identifier) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """Holds names against the source; `pardoned` ones are left out, but do not count as invented."""
+
+    known: Known
+    invented: set[Identifier] = field(default_factory=set[Identifier])
+    pardoned: Callable[[Identifier], bool] = _is_small
+
+    def passes(self, text: str, *, free: Callable[[Identifier], bool]) -> bool:
+        """Whether a text names nothing unknown but what is free. Raises SummarizerReplyRejected at one too many."""
+        passed = True
+        for found in self.known.missing(text):
+            if free(found):
+                continue
+            passed = False
+            if not self.pardoned(found):
+                self.invented.add(found)
+            if len(self.invented) > _MOST_INVENTED:
+                raise SummarizerReplyRejected("invented")
+        return passed
 
 
 def _without_wrapping(text: str) -> str:
@@ -193,9 +220,9 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         pass
-    inner = _JSON.search(text)
+    first, last = text.find("{"), text.rfind("}")
     try:
-        value = json.loads(inner[0]) if inner else _NO_JSON
+        value = json.loads(text[first : last + 1]) if 0 <= first < last else _NO_JSON
     except (ValueError, RecursionError):
         return _NO_JSON
     return value if is_object(value) and _OUR_KEYS & value.keys() else _NO_JSON

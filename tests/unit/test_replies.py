@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -257,3 +258,26 @@ def test_a_reason_never_quotes_the_reply(content: str, finish_reason: str) -> No
     with pytest.raises(SummarizerPermanent) as caught:
         read(content, finish_reason)
     assert "secret" not in str(caught.value)
+
+
+ENDLESS = [
+    "{" * 200_000, "```\n" + "\n" * 200_000 + "x", "<think>" * 30_000, "<think></think>" * 30_000 + "x" * 99_999,
+    "[" * 200_000, '{"name"' * 30_000, "a" * 500_000, '{"facts": [' + '"A-1", ' * 60_000 + '"x"]}', "!" * 300_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", ENDLESS, ids=[repr(content[:12]) for content in ENDLESS])
+def test_a_reply_without_an_end_is_rejected_in_no_time(content: str) -> None:
+    started = time.monotonic()
+    assert reason(content)
+    assert time.monotonic() - started < 5
+
+
+def test_the_longest_reply_full_of_inventions_is_rejected_in_no_time() -> None:
+    source = "".join(f"row {n} is {n * 7919:x}; " for n in range(60_000))
+    request = SummaryRequest("grep", "{}", source, "", 500_000, 300)
+    facts = [f"x{n}-{n * 31:05}q" for n in range(2_000)]
+    started = time.monotonic()
+    with pytest.raises(SummarizerReplyRejected):
+        read(json.dumps({"facts": facts}), request=request)
+    assert time.monotonic() - started < 5
