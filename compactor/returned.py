@@ -21,6 +21,9 @@ _LANGUAGES: Final = (ENGLISH, CHINESE)
 _OPENINGS: Final = tuple(
     re.compile(re.escape(words.gap).replace(r"\{messages\}", r"\d+").split(r"\{")[0]) for words in _LANGUAGES
 )
+_LEFT_OUT: Final = tuple(
+    re.compile(re.escape(words.left_out).replace(r"\{id\}", r"m(\d{1,15})")) for words in _LANGUAGES
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +32,14 @@ class Region:
 
     first: int
     end: int
-    places: range
+    places: Sequence[int]
 
 
 def expand(live: Sequence[Message], rows: Sequence[Encoded]) -> list[Region]:
     """The regions of a list that are a view of ours, in order; none overlap."""
-    suspects = [i for i, row in enumerate(rows) if row.value.get("role") in RESULT_ROLES and _opens(text_of(row.value))]
+    suspects = [
+        i for i, row in enumerate(rows) if row.value.get("role") in RESULT_ROLES and _is_ours(text_of(row.value))
+    ]
     if not suspects:
         return []
     finder = _Finder(live, rows)
@@ -52,6 +57,7 @@ class _Finder:
     def __init__(self, live: Sequence[Message], rows: Sequence[Encoded]) -> None:
         self.live, self.rows = live, rows
         self.history = read_history([message.value for message in live])
+        self.by_position = {message.position: index for index, message in enumerate(live)}
         self.indexes: dict[bytes, list[int]] = {}
         for index, message in enumerate(live):
             for name in {message.own, message.shown}:
@@ -66,19 +72,46 @@ class _Finder:
         while end < len(self.rows) and self.rows[end].value.get("role") in RESULT_ROLES:
             end += 1
         text = text_of(self.rows[suspect].value)
-        for before, after in self._bounds(first, end):
-            gap = [step for step in self.history.steps if before < step.start < after]
-            carrier = carrier_of(gap)
-            carried = carrier is not None and carrier.start in self._at(first)
-            if carried and any(self._sentence(gap, words) == text for words in _LANGUAGES):
-                return Region(first, end, range(before + 1, after))
-        return None
+        if (left_out := _left_out(text)) is not None:
+            places = self._step_of(left_out, first)
+        else:
+            places = next((found for gap in self._gaps(first, end) if (found := self._written(gap, text))), None)
+        return None if places is None else Region(first, end, places)
 
-    def _bounds(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+    def _step_of(self, position: int, first: int) -> Sequence[int] | None:
+        """The step whose result at `position` a row says was left out."""
+        step = self.history.step_of.get(self.by_position.get(position, -1))
+        return None if step is None or step.start not in self._at(first) else step.indexes
+
+    def _gaps(self, first: int, end: int) -> Iterator[list[Step]]:
+        """Runs of stored steps that the carrier at row `first` may stand for, the likeliest ones first."""
         for after in self._at(end) if end < len(self.rows) else [len(self.live)]:
             for before in self._at(first - 1) if first > 0 else [-1]:
-                if before < after:
-                    yield before, after
+                gap = [step for step in self.history.steps if before < step.start < after]
+                carrier = carrier_of(gap)
+                if carrier is None:
+                    continue
+                # Of a list that had lost messages before, the gap begins later than what is stored would say.
+                for start in range(gap.index(carrier) + 1):
+                    if carrier.start in self._at(first):
+                        yield gap[start:]
+            yield from self._headless(first, after)
+
+    def _headless(self, first: int, after: int) -> Iterator[list[Step]]:
+        for start in self._at(first) if first == 0 else ():
+            yield [step for step in self.history.steps if start <= step.start < after]
+
+    def _written(self, gap: Sequence[Step], text: str) -> Sequence[int] | None:
+        """The messages that a sentence stands for, when a view would write it over this gap or a part of it."""
+        if any(self._sentence(gap, words) == text for words in _LANGUAGES):
+            return sorted(index for step in gap for index in step.indexes)
+        ids = {int(found) for found in re.findall(r"\bm(\d{1,15})\b", text)}
+        named = [s for s in gap if s.answered and {self.live[index].position for index in s.answered} <= ids]
+        whole = [step for step in gap if step in named or not step.answered]
+        for part in (named, whole):
+            if part and carrier_of(part) and any(self._sentence(part, words) == text for words in _LANGUAGES):
+                return sorted(index for step in part for index in step.indexes)
+        return None
 
     def _at(self, row: int) -> list[int]:
         return self.indexes.get(self.rows[row].own, [])
@@ -115,5 +148,11 @@ def _is_cut(text: str, original: str, message: Message, words: Wording) -> bool:
     return original.startswith(head) and original.endswith(text[found.end() :].lstrip("\n"))
 
 
-def _opens(text: str) -> bool:
-    return any(opening.match(text) for opening in _OPENINGS)
+def _is_ours(text: str) -> bool:
+    return any(opening.match(text) for opening in _OPENINGS) or _left_out(text) is not None
+
+
+def _left_out(text: str) -> int | None:
+    """The position that a row names when it is, to the letter, our note on a result left out."""
+    found = next((match for note in _LEFT_OUT if (match := note.fullmatch(text))), None)
+    return None if found is None else int(found[1])

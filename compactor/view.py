@@ -163,21 +163,21 @@ class _Composer:
             text = next((step for step in reversed(gap) if not step.calls), None)
             return {} if text is None else {text.start: self._as_is(text.start)}
         carried = {carrier.start: self._as_is(carrier.start)}
-        for order, index in enumerate(carrier.answered):
-            left_out = self.wording.left_out.format(id=recall_id(self.position(index)))
-            carried[index] = self._with_text(
-                index, left_out if order else gap_sentence(gap, self.position, self.wording)
-            )
+        for index in carrier.answered:
+            carried[index] = self._with_text(index, self.wording.left_out.format(id=recall_id(self.position(index))))
+        first = carrier.answered[0]
+        # Where messages are missing it is said, even where that costs more than the small result it replaces.
+        carried[first] = self._with_text(first, gap_sentence(gap, self.position, self.wording), always=len(gap) > 1)
         return carried
 
     def _as_is(self, index: int) -> tuple[Mapping[str, Any], int]:
         return self.messages[index].value, self.messages[index].tokens
 
-    def _with_text(self, index: int, text: str) -> tuple[Mapping[str, Any], int]:
+    def _with_text(self, index: int, text: str, *, always: bool = False) -> tuple[Mapping[str, Any], int]:
         """A result holding other text, unless the original is no larger; counted anew."""
         value = with_text(self.messages[index].value, text)
         tokens = count_message(value, self.encode)
-        return (value, tokens) if tokens < self.messages[index].tokens else self._as_is(index)
+        return (value, tokens) if always or tokens < self.messages[index].tokens else self._as_is(index)
 
 
 def compose(
