@@ -24,6 +24,7 @@ from compactor.cli.chaos_drain import drain
 from compactor.cli.chaos_host import Spec
 from compactor.cli.chaos_injector import Injector
 from compactor.cli.chaos_journal import Record, read_journal
+from compactor.cli.chaos_lister import OWN, RETURNED
 from compactor.cli.chaos_model import ChaosModel
 from compactor.cli.chaos_seed import drawn
 from compactor.cli.chaos_stage import Stage, bot_settings, stage
@@ -37,6 +38,7 @@ from compactor.exceptions import EmbeddedServerError
 ROWS: Final = 2  # processes of bots
 THREADS: Final = 6  # in each
 _SHARED: Final = 0.15  # of the sessions have several bots
+_LISTERS: Final = 0.3  # of the others belong to a bot that hands in a list of its own
 _LAST_PART: Final = 0.2  # of the minutes are left for draining and the audit
 
 
@@ -104,7 +106,7 @@ def run(size: Size, folder: Path, *, quiet: bool) -> tuple[dict[str, Any], Count
             records = [read_journal(Path(spec.journal)) for spec in made.specs]
             audited = audit(memory, configs, records)
         hits = Counter(hit.kind.name for hit in injector.hits)
-        _keep_log(folder / "log.json", injector, model, stuck)
+        _keep_log(folder / "log.json", injector, model, stuck, audited.findings.details)
         report = {
             "seed": size.seed,
             "sessions": len(audited.runs),
@@ -140,6 +142,7 @@ def cast(size: Size) -> list[Part]:
                     opens=order == 0,
                     chinese=chinese,
                     reuses_ids=bots == 1 and random.random() < 0.3,
+                    owns=random.choice((OWN, RETURNED)) if bots == 1 and random.random() < _LISTERS else "",
                 )
             )
     return parts
@@ -159,10 +162,12 @@ def _spec(row: int, parts: Sequence[Part], size: Size, made: Stage) -> Spec:
     )
 
 
-def _keep_log(path: Path, injector: Injector, model: ChaosModel, stuck: Sequence[str]) -> None:
+def _keep_log(path: Path, injector: Injector, model: ChaosModel, stuck: Sequence[str], details: Any) -> None:
     """Faults and model calls with their times, beside the journals, for whoever asks why."""
     hits = [(hit.kind.name, hit.began, hit.ended, hit.slots) for hit in injector.hits]
-    path.write_text(dumps({"hits": hits, "calls": [astuple(call) for call in model.calls], "stuck": stuck}))
+    path.write_text(
+        dumps({"hits": hits, "calls": [astuple(call) for call in model.calls], "stuck": stuck, "details": details})
+    )
 
 
 def _stop_bots(made: Stage) -> int:

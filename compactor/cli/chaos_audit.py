@@ -17,13 +17,13 @@ from compactor.commands.read import Stored
 from compactor.encodings import encoder
 from compactor.exceptions import CompactorError
 from compactor.model_config import ModelConfig
-from compactor.models import Code, Outcome, recall_id
+from compactor.models import Code, Kind, Outcome, recall_id
 from compactor.records import write_json
 from compactor.tokens import count_message
 
 PROMISES: Final = ("lost", "duplicated", "reordered", "invalid", "changed")
 BEYOND: Final = ("miscounted", "damaged")  # running totals that differ from a recount; sessions that cannot be read
-_MOST_DETAILS: Final = 50
+_MOST_DETAILS: Final = 200
 
 
 @dataclass(slots=True)
@@ -132,7 +132,8 @@ class _Session:
         """Only tool results are replaced, each original can be recalled, and the running totals are right."""
         totals = dict.fromkeys(stored.state.totals, 0)
         encoders = {name: encoder(name) for name in totals}
-        for place, (record, original) in enumerate(zip(stored.records, originals, strict=False)):
+        live = [(place, record) for place, record in enumerate(stored.records) if record.kind is not Kind.TOMBSTONE]
+        for (place, record), original in zip(live, originals, strict=False):
             shown = record.value()
             for name, encode in encoders.items():
                 totals[name] += count_message(shown, encode)

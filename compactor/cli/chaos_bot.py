@@ -33,6 +33,16 @@ class Part:
     opens: bool
     chinese: bool
     reuses_ids: bool
+    owns: str = ""  # how it hands in a list of its own; empty: it pushes
+
+    @property
+    def system(self) -> Message:
+        """The system message of a bot that owns its list; it is sent and never stored."""
+        return {"role": "system", "content": f"[{self.manner.name} 0] You are a careful operator."}
+
+    def talk(self, random: Random, life: int) -> Talk:
+        """What this bot says in one life."""
+        return Talk(self.manner, random, start=_INCARNATION * life)
 
     @property
     def manner(self) -> Manner:
@@ -69,7 +79,7 @@ class Bot:
     _doubtful: bool = False
 
     def __post_init__(self) -> None:
-        self._talk = Talk(self.part.manner, self.random, start=_INCARNATION * self.place.life)
+        self._talk = self.part.talk(self.random, self.place.life)
         self._turns = self._talk.turns()
         self._session = self._connected()
         self._settled = not self.entries

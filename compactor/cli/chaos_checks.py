@@ -11,7 +11,7 @@ from compactor.formats.openai import RESULT_ROLES
 from compactor.history import read_history
 from compactor.models import Context, Fit
 from compactor.records import write_json
-from compactor.validity import faults
+from compactor.validity import added_faults, faults
 
 KEPT_ROLES: Final = ("system", "developer", "user")
 _OLDEST: Final = 60  # messages by which a list from memory may be behind
@@ -48,7 +48,7 @@ def check_list(pushed: Messages, context: Context, *, alone: bool, doubtful: boo
     """
     found = refused(context.messages)
     if found:
-        yield Fault("invalid", {"refused": dict(found), "fit": context.verdict.fit})
+        yield Fault("invalid", {"refused": dict(found), "fit": context.verdict.fit, "shape": shape(context.messages)})
     if not alone:
         return
     if context.verdict.fit is Fit.DEGRADED:
@@ -59,6 +59,30 @@ def check_list(pushed: Messages, context: Context, *, alone: bool, doubtful: boo
         yield Fault("lost" if missing > 0 else "duplicated", {"missing": missing, "pushed": len(pushed)})
     elif not _ends_as(pushed, context):
         yield Fault("invalid", {"what": "another end", "length": context.verdict.length, "fit": context.verdict.fit})
+
+
+def check_own_list(said: Messages, context: Context, *, mark: str, placed: bool, whole: bool) -> Iterator[Fault]:
+    """The answer to a caller's own list: no fault of ours, its words, its end.
+
+    Nothing is missing when it was stored (`placed`) and no view had left anything out before (`whole`).
+    """
+    yield from check_words(said, context, mark=mark, alone=True)
+    if added := added_faults(said, context.messages):
+        yield Fault("invalid", {"added": dict(added), "fit": context.verdict.fit})
+    lead = sum(message["role"] == "system" for message in said)
+    if placed and whole and (missing := len(said) - lead - context.verdict.length):
+        yield Fault("lost" if missing > 0 else "duplicated", {"missing": missing, "said": len(said)})
+    elif not _ends_as(said, context):
+        yield Fault("invalid", {"what": "another end", "fit": context.verdict.fit})
+
+
+def shape(messages: Messages) -> str:
+    """A list in short, for a report: roles, call ids and what they answer; no content."""
+    return " ".join(
+        f"{message.get('role')}{[call['id'] for call in message.get('tool_calls') or ()] or ''}"
+        f"{message.get('tool_call_id') or ''}"
+        for message in messages
+    )
 
 
 def kept(messages: Messages) -> list[bytes]:

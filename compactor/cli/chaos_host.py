@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 from compactor.cli.chaos_board import Board
 from compactor.cli.chaos_bot import Bot, Part, Place
 from compactor.cli.chaos_journal import Journal, read_journal
+from compactor.cli.chaos_lister import Lister
 from compactor.cli.chaos_seed import drawn
 from compactor.client import Compactor
 from compactor.settings import read_settings
@@ -60,7 +61,9 @@ def run(spec: Spec) -> bool:
         board.clear(spec.row, "open")
         place = Place(memory, journal, board, spec.row, spec.life)
         bots = [
-            Bot(part, place, drawn(spec.seed, "bot", part.bot, spec.life), [e for e in known if e.bot == part.bot])
+            (Lister if part.owns else Bot)(
+                part, place, drawn(spec.seed, "bot", part.bot, spec.life), [e for e in known if e.bot == part.bot]
+            )
             for part in spec.parts
         ]
         random = drawn(spec.seed, "row", spec.row, spec.life)
@@ -78,7 +81,7 @@ def run(spec: Spec) -> bool:
 class _Thread(threading.Thread):
     """Lets its bots take turns."""
 
-    def __init__(self, bots: Sequence[Bot], board: Board, random: Random) -> None:
+    def __init__(self, bots: Sequence[Bot | Lister], board: Board, random: Random) -> None:
         super().__init__()
         self._bots, self._board, self._random = list(bots), board, random
         self.failed = False
