@@ -9,7 +9,7 @@ from typing import Any
 from compactor.archive import decompress
 from compactor.cached_history import CachedHistory
 from compactor.commands import read, recall, revise, sync
-from compactor.commands.command import session_keys
+from compactor.commands.command import SCHEMA, newer, number, session_keys
 from compactor.commands.read import Stored
 from compactor.commands.recall import Ending
 from compactor.commands.sync import Change
@@ -165,6 +165,8 @@ class Revising:
         stored = yield from run(read.read_history(self._reader.keys, archive=True, audit=True))
         if not stored.state.exists:
             raise recall.not_found()
+        if number(stored.raw.get("schema"), SCHEMA) > SCHEMA:  # a copy would lose what only the newer release reads
+            raise newer(stored.raw["schema"])
         end = len(stored.records)
         if at is not None:
             end = (recall_position(at) if isinstance(at, str) else at) - stored.state.offset + 1

@@ -23,6 +23,13 @@ WRITES: dict[str, Callable[[SessionClient], object]] = {
     "prepare": lambda session: session.prepare(),
     "compact": lambda session: session.compact(),
     "clear": lambda session: session.clear(),
+    "prepare with a list": lambda session: session.prepare(messages=[*conversation(9), user("more")]),
+    "sync": lambda session: session.sync([user("another conversation")]),
+    "rewind": lambda session: session.rewind("m3"),
+    "release": lambda session: session.release("m3"),
+    "close_open_calls": lambda session: session.close_open_calls(),
+    "erase": lambda session: session.erase(),
+    "fork": lambda session: session.fork("schema/copy"),
 }
 
 
@@ -56,6 +63,18 @@ def test_no_call_writes_to_a_session_of_a_newer_release(
     before = everything(raw, settings)
     with pytest.raises(SchemaVersionError, match="newer release"):
         WRITES[name](session)
+    assert everything(raw, settings) == before
+
+
+def test_an_undo_does_not_write_to_it(
+    session: SessionClient, settings: Settings, worker: InlineWorker, raw: Any
+) -> None:
+    session.prepare()
+    assert worker.work(NAME).outcome.outcome is Code.APPLIED
+    age(raw, settings)
+    before = everything(raw, settings)
+    with pytest.raises(SchemaVersionError):
+        session.undo()
     assert everything(raw, settings) == before
 
 

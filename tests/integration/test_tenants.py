@@ -15,7 +15,7 @@ from compactor.models import SessionId
 from compactor.settings import Settings
 from compactor.tenant_ledger import TenantBook, TenantLedger
 from tests.integration.clients import Connect, StoreClient
-from tests.integration.conversations import ROOMY, user
+from tests.integration.conversations import ROOMY, assistant, user
 from tests.integration.driving import answered
 from tests.integration.stored import bare, keys_of
 
@@ -106,6 +106,62 @@ def test_a_full_tenant_is_refused_before_anything_is_stored(connect: Connect, se
             client.session("t/two", ROOMY).push(user("y" * 2_000))
     assert raw.exists(*keys_of(settings, "t/two").all) == 0
     assert memory.session("u/two", ROOMY).push(user("y" * 2_000)).length == 1
+
+
+def test_a_list_of_a_full_tenant_is_answered_and_not_stored(connect: Connect, settings: Settings, raw: Any) -> None:
+    limited = settings.model_copy(update={"max_tenant_bytes": 3_000})
+    connect(limited).session("t/one", ROOMY).push(user("x" * 2_000))
+    session = connect(limited).session("t/list", ROOMY)
+    messages = [user("y" * 2_000)]
+    context = session.prepare(messages=messages)
+    assert context.messages == messages
+    assert context.verdict.compaction == "held(tenant_full)"
+    with pytest.raises(TenantFullError):
+        session.sync(messages)
+    assert raw.exists(keys_of(settings, "t/list").messages) == 0
+
+
+def test_a_list_that_is_stored_already_needs_no_room(connect: Connect, settings: Settings, raw: Any) -> None:
+    limited = settings.model_copy(update={"max_tenant_bytes": 3_000})
+    messages = [user("x" * 2_000)]
+    assert connect(limited).session("t/list", ROOMY).sync(messages).length == 1
+    for _ in range(2):
+        unknowing = connect(limited).session("t/list", ROOMY)
+        assert unknowing.prepare(messages=messages).verdict.compaction == "not_needed"
+        grown = [*messages, assistant("z" * 100)]
+        messages = list(unknowing.prepare(messages=grown).messages)
+    assert connect(limited).session("t/list", ROOMY).sync(messages).length == 3
+    assert int(raw.hget(tenants.sizes_key(settings.namespace, "t"), "t/list")) > 2_000
+
+
+def test_a_copy_needs_the_room_of_its_original(connect: Connect, settings: Settings, raw: Any) -> None:
+    memory = connect(settings.model_copy(update={"max_tenant_bytes": 3_000}))
+    session = memory.session("t/one", ROOMY)
+    session.push(user("x" * 2_000))
+    with pytest.raises(TenantFullError):
+        session.fork("t/copy")
+    assert raw.exists(*keys_of(settings, "t/copy").all) == 0
+    session.fork("u/copy")
+    assert int(raw.hget(tenants.sizes_key(settings.namespace, "u"), "u/copy")) > 2_000
+
+
+def test_what_is_cleared_or_erased_is_taken_off_at_once(connect: Connect, settings: Settings, books: Books) -> None:
+    memory = connect(settings.model_copy(update={"max_tenant_bytes": 10_000}))
+    for name in ("t/cleared", "t/erased"):
+        memory.session(name, ROOMY).push(user("x" * 2_000))
+    assert books.total("t") > 4_000
+    memory.session("t/cleared", ROOMY).clear()
+    memory.session("t/erased", ROOMY).erase()
+    assert books.total("t") == 0
+
+
+def test_a_push_that_grew_the_session_is_counted_though_its_caller_repeats_it(
+    connect: Connect, settings: Settings, books: Books
+) -> None:
+    session = connect(settings.model_copy(update={"max_tenant_bytes": 10_000})).session("t/one", ROOMY)
+    for _ in range(3):
+        session.push(user("x" * 2_000), idempotency_key="same")
+    assert 2_000 < books.total("t") < 2_100
 
 
 @pytest.mark.parametrize("end", ["clear", "delete"])
