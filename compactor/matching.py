@@ -70,6 +70,11 @@ def _items(
     return [*items, *rows[start:]], [*known, *[None] * (len(rows) - start)]
 
 
+def expanded(messages: Sequence[Message], rows: Sequence[Encoded]) -> list[Encoded]:
+    """The rows with what a view of these messages had left out in the place of its sentences."""
+    return _items(messages, range(len(messages)), rows)[0]
+
+
 @dataclass(slots=True)
 class _Matcher:
     history: Sequence[Message]
@@ -119,13 +124,21 @@ class _Matcher:
         """Some messages of the history in order: up to its last one with new ones behind, or none new."""
         if not self.live:
             return None
-        for end in range(len(self.items), 0, -1):
+        for end in range(self._in_order_before_last(), 0, -1):
             if self.same(end - 1, len(self.live) - 1) or self.rewords(end - 1, len(self.live) - 1):
                 places = self._backwards(end)
                 if places is not None:
                     return self._found(places)
         places = self._backwards(len(self.items))
         return None if places is None else self._found(places)
+
+    def _in_order_before_last(self) -> int:
+        """How many items can end at the last live message at most: the others stand in order before it."""
+        i = 0
+        for k in range(len(self.live) - 1):
+            if i < len(self.items) and (self.same(i, k) or self.rewords(i, k)):
+                i += 1
+        return min(i + 1, len(self.items))
 
     def _backwards(self, end: int) -> dict[int, int] | None:
         """Places for the first `end` items, each as late as possible."""
@@ -144,17 +157,25 @@ class _Matcher:
         """The longest common beginning, or run, of both; what is stored behind it is left."""
         start, length = 0, self.walked
         if not length:
-            length, start = max(((self._run(k), k) for k in range(len(self.live))), default=(0, 0))
-            start = start if length else 0
+            length, start = self._longest_run()
         found = self._found({i: start + i for i in range(length)})
         after = start + length
         return replace(found, branch=self.live[after] if after < len(self.live) else None)
 
-    def _run(self, k: int) -> int:
-        length = 0
-        while length < len(self.items) and k + length < len(self.live) and self.same(length, k + length):
-            length += 1
-        return length
+    def _longest_run(self) -> tuple[int, int]:
+        """The longest beginning of the items that stands in one piece in the history, the latest such: length, start.
+
+        Each message is looked at a constant number of times (Knuth, Morris and Pratt), however often texts repeat.
+        """
+        names = [row.own if known is None else known for row, known in zip(self.items, self.known, strict=True)]
+        shorter = _overlaps(names)
+        best, length = (0, 0), 0
+        for k in range(len(self.live)):
+            while length and (length == len(names) or not self.same(length, k)):
+                length = shorter[length - 1]
+            length += bool(names) and self.same(length, k)
+            best = max(best, (length, k + 1 - length) if length else best)
+        return best
 
     def _found(self, places: Mapping[int, int]) -> Match:
         """The match with these places; messages in other words are stored anew unless the list is stale."""
@@ -169,6 +190,18 @@ class _Matcher:
             reword=settles[0] if settles else None,
             own_words=frozenset([*other, *unreadable]),
         )
+
+
+def _overlaps(names: Sequence[object]) -> list[int]:
+    """For each beginning of a list: how long its longest proper end is that is a beginning as well."""
+    found = [0] * len(names)
+    length = 0
+    for i in range(1, len(names)):
+        while length and names[i] != names[length]:
+            length = found[length - 1]
+        length += names[i] == names[length]
+        found[i] = length
+    return found
 
 
 def similar(one: str, other: str) -> bool:

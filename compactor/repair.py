@@ -119,7 +119,8 @@ class _Mender:
         return [self.tail[answer] for answer in step.answered if answer in self.late] + self._closings(step)
 
     def _closings(self, step: Step) -> list[Message]:
-        if not _is_followed(self.history, step):
+        moved = self._step_to_end()
+        if not (_is_followed(self.history, step) if moved is None else step is not moved):
             return []
         words = wording_for(next((text_of(m.value) for m in self.messages if m.role == "user"), ""))
         closings: list[Message] = []

@@ -6,8 +6,9 @@ No text is trusted as a mark of ours: it must be, to the letter, what the view w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
 from compactor.carriers import carrier_of, gap_sentence
@@ -105,19 +106,33 @@ class _Finder:
         """The messages that a sentence stands for, when a view would write it over this gap or a part of it."""
         if any(self._sentence(gap, words) == text for words in _LANGUAGES):
             return sorted(index for step in gap for index in step.indexes)
-        ids = {int(found) for found in re.findall(r"\bm(\d{1,15})\b", text)}
-        named = [s for s in gap if s.answered and {self.live[index].position for index in s.answered} <= ids]
-        whole = [step for step in gap if step in named or not step.answered]
-        for part in (named, whole):
-            if part and carrier_of(part) and any(self._sentence(part, words) == text for words in _LANGUAGES):
+        for part in _parts(gap, lambda step: self._is_named(step, text)):
+            if any(self._sentence(part, words) == text for words in _LANGUAGES):
                 return sorted(index for step in part for index in step.indexes)
         return None
+
+    def _is_named(self, step: Step, text: str) -> bool:
+        ids = {int(found) for found in re.findall(r"\bm(\d{1,15})\b", text)}
+        return bool(step.answered) and {self.live[index].position for index in step.answered} <= ids
 
     def _at(self, row: int) -> list[int]:
         return self.indexes.get(self.rows[row].own, [])
 
     def _sentence(self, gap: Sequence[Step], words: Wording) -> str:
         return gap_sentence(gap, lambda index: self.live[index].position, words)
+
+
+def _parts(gap: Sequence[Step], is_named: Callable[[Step], bool]) -> Iterator[list[Step]]:
+    """What of a gap a list that lacked other messages may have had: the named steps, with texts between and behind."""
+    named = [step for step in gap if is_named(step)]
+    if not named:
+        return
+    first, last = gap.index(named[0]), gap.index(named[-1])
+    yield named
+    inner = [step for step in gap[first : last + 1] if step in named or not step.answered]
+    behind = list(takewhile(lambda step: not step.answered, gap[last + 1 :]))
+    for end in range(len(behind) + 1):
+        yield inner + behind[:end]
 
 
 def is_shortened(value: Mapping[str, Any], message: Message) -> bool:

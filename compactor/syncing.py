@@ -17,18 +17,19 @@ from compactor.formats.openai import leading_system
 from compactor.frozen import freeze
 from compactor.judging import beginning_at
 from compactor.list_change import change_of, tokens_of
-from compactor.matching import Match, match
+from compactor.matching import Match, expanded, match
 from compactor.models import Message
 from compactor.pushing import OWN_OPERATION_MS, Pushing, operation_id
 from compactor.queueing import Queueing
 from compactor.reader import HEAVY, MANY, Look, SessionReader
 from compactor.records import ENCODINGS, Encoded
-from compactor.tokens import Encode, count_message
+from compactor.tokens import Encode, count_message, json_text
 
 _ATTEMPTS: Final = 8  # at a history that others change all the while
 FULL: Final = "session_full"
 TENANT_FULL: Final = "tenant_full"
 CONTENDED: Final = "contended"
+_UNSAVED: Final = "unsaved list"  # in the place of an encoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class Syncing:
         """
         problems: tuple[str, ...] = ()
         seen, unsaved = Look(None, EMPTY), ""
+        listed = self._completed(listed)
         found, refusal = Match((), ()), None
         for _ in range(_ATTEMPTS):
             held = self._reader.around.histories.get(self._reader.cache_key) or EMPTY
@@ -101,13 +103,32 @@ class Syncing:
         else:
             unsaved = CONTENDED
         messages = yield from self.messages(seen.history, found, encode)
+        self._remember(messages if unsaved else ())
         return Placed(messages, seen, unsaved, problems, refusal if unsaved == TENANT_FULL else None)
 
     def unplaced(self, listed: Listed, encode: Encode) -> Flow[tuple[Message, ...]]:
         """The list with the replacements that this process knows of, nothing read and nothing stored."""
         held = self._reader.around.histories.get(self._reader.cache_key) or EMPTY
-        found = yield from self._matched(held, listed.rows)
-        return (yield from self.messages(held, found, encode))
+        found = yield from self._matched(held, self._completed(listed).rows)
+        messages = yield from self.messages(held, found, encode)
+        self._remember(messages)
+        return messages
+
+    def _remember(self, unsaved: tuple[Message, ...]) -> None:
+        """Keeps a list that could not be stored: its view may hide messages that exist nowhere else by then."""
+        key = (self._reader.session, _UNSAVED)
+        if unsaved:
+            size = sum(len(json_text(message.value)) for message in unsaved)
+            self._reader.around.histories.put(key, CachedHistory(0, 0, unsaved, size=size))
+        else:
+            self._reader.around.histories.drop(key)
+
+    def _completed(self, listed: Listed) -> Listed:
+        """The list with what a view of an unsaved one had left out."""
+        unsaved = self._reader.around.histories.get((self._reader.session, _UNSAVED))
+        if unsaved is None:
+            return listed
+        return Listed(listed.lead, tuple(expanded(unsaved.messages, listed.rows)))
 
     def _matched(self, held: CachedHistory, rows: Sequence[Encoded]) -> Flow[Match]:
         heavy = len(rows) > MANY
@@ -172,7 +193,8 @@ class Syncing:
                     continue
                 value = found.items[i].stored_value()
                 position = following + i - found.stored if stored is None else stored.position
-                answer.append(Message(position, freeze(value), count_message(value, encode)))
+                own = found.items[i].own
+                answer.append(Message(position, freeze(value), count_message(value, encode), own=own, shown=own))
             return tuple(answer)
 
         fresh = sum(len(item.text) for i, item in enumerate(found.items) if found.places[i] is None)

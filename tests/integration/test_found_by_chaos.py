@@ -45,11 +45,6 @@ def test_what_is_due_is_queued(bots: Compactor) -> None:
     assert seen.compaction != "due", (seen.total, threshold)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the answered step moves to the end of the list, behind a call that waits, which is not closed then: "
-    "_Mender._closings judges by the stored order, not by the mended one",
-)
 def test_a_call_that_waits_is_closed_when_an_answer_puts_another_step_behind_it(bots: Compactor) -> None:
     """Two bots in one session: the later call waits, the earlier one is answered."""
     session = bots.session("two", SMALL)
@@ -57,11 +52,6 @@ def test_a_call_that_waits_is_closed_when_an_answer_puts_another_step_behind_it(
     assert refused(session.prepare().messages) == {}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a gap's sentence counts the list's own gap, and is compared with the whole gap of the history: what was "
-    "stored behind it becomes a branch. _Finder.region must try each run of steps from its carrier on",
-)
 def test_a_view_of_a_list_that_lacks_a_turn_is_known_again(bots: Compactor) -> None:
     """A caller dropped a turn, the view hid the step before it, and the caller goes on with what it got."""
     session = bots.session("gap", SMALL)
@@ -74,11 +64,6 @@ def test_a_view_of_a_list_that_lacks_a_turn_is_known_again(bots: Compactor) -> N
     assert session.originals() == [*said, user("And now?")]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="while Redis is away the view hides messages that are stored nowhere; a caller that goes on with the list "
-    "it got back has lost them",
-)
 def test_a_caller_that_goes_on_with_a_list_from_an_outage_loses_nothing(bots: Compactor, proxy: LossyProxy) -> None:
     session = bots.session("away", SMALL)
     said = [user("Question?"), *(message for order in range(12) for message in step(order))]
