@@ -172,7 +172,8 @@ class Syncing:
         """What the list changes in the history this process holds; None when nothing."""
         if not found.changes:
             return None
-        wanted = [i for i in range(len(found.items)) if i >= found.stored or i == found.reword]
+        reworded = [] if found.reword is None else [found.reword]
+        wanted = [*reworded, *range(found.stored, len(found.items))]
         counts = yield from self._pushing.counted([found.items[i] for i in wanted])
         rows = {
             i: Row(found.items[i], {name: tokens[order] for name, tokens in counts.items()})
@@ -182,7 +183,7 @@ class Syncing:
 
     def messages(self, held: CachedHistory, found: Match, encode: Encode) -> Flow[tuple[Message, ...]]:
         """The messages of a matched list: stored ones as they stand now, others as the caller has them."""
-        following = held.offset + len(held.messages)
+        following = held.offset + len(held.messages) - found.stored
 
         def read() -> tuple[Message, ...]:
             answer: list[Message] = []
@@ -192,7 +193,7 @@ class Syncing:
                     answer.append(stored)
                     continue
                 value = found.items[i].stored_value()
-                position = following + i - found.stored if stored is None else stored.position
+                position = following + i if stored is None else stored.position
                 own = found.items[i].own
                 answer.append(Message(position, freeze(value), count_message(value, encode), own=own, shown=own))
             return tuple(answer)
