@@ -129,21 +129,23 @@ class Revising:
         last = recall_position(position) if isinstance(position, str) else position
         if not isinstance(last, int) or isinstance(last, bool):
             raise ConfigurationError("position: expected a recall id such as 'm12', or its number.")
+        tried = 0
         while True:
             seen = yield from self._reader.current()
             if seen.answer is None:
                 raise recall.not_found()
             index = last - seen.history.offset
             messages = seen.history.messages
-            if not seen.history.lead - 1 <= index < len(messages) or messages[max(index, 0)].kind is Kind.TOMBSTONE:
+            if not max(0, seen.history.lead - 1) <= index < len(messages) or messages[index].kind is Kind.TOMBSTONE:
                 raise RecallExpiredError(
                     f"position: {recall_id(last)} is no live message of this session that a conversation can end with."
                 )
             leaving = sum(1 for message in messages[index + 1 :] if message.kind is not Kind.TOMBSTONE)
             if not leaving:
-                return 0
+                return tried  # they left, and the reply to that was lost
             if (yield from self._branch(seen.history, index + 1)):
                 return leaving
+            tried = leaving
 
     def _branch(self, history: CachedHistory, index: int) -> Flow[bool]:
         stay = [m.own for m in history.messages[history.lead : index] if m.kind is not Kind.TOMBSTONE]
@@ -170,7 +172,7 @@ class Revising:
         end = len(stored.records)
         if at is not None:
             end = (recall_position(at) if isinstance(at, str) else at) - stored.state.offset + 1
-            if not 0 < end <= len(stored.records):
+            if not 0 < end <= len(stored.records) or stored.records[end - 1].kind is Kind.TOMBSTONE:
                 raise RecallExpiredError("at: is no live message of this session.")
         state, ledger = _forked_state(stored, end), self._reader.ledger_of(new)
         yield from ledger.admit(int(state["bytes"]))
@@ -196,7 +198,9 @@ class Revising:
         results = [closing_result(call, words.interrupted) for step in steps for call in open_calls(step)]
         if not results:
             return (yield from self._pushing.push([]))
-        name = "close " + " ".join(f"{usable[step.start].position}:{len(open_calls(step))}" for step in steps)
+        # Closed once, and once again after a rewind took that away.
+        left = sum(1 for message in seen.history.messages if message.kind is Kind.TOMBSTONE)
+        name = f"close {left} " + " ".join(f"{usable[step.start].position}:{len(open_calls(step))}" for step in steps)
         return (yield from self._pushing.push(results, name))
 
     def clear(self) -> Flow[int]:
