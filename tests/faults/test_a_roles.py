@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from compactor import Code, InvalidMessageError, ModelConfig, compact_messages
+from compactor import Code, Compactor, InvalidMessageError, ModelConfig, compact_messages
 from compactor.json_values import is_object
 from compactor.testing import ModelServer
 from compactor.validity import faults
@@ -83,6 +83,18 @@ def test_a12_no_system_message_is_added_or_moved(chat: list[Chat]) -> None:
     for sent in every_window(chat):
         assert [json.dumps(m) for m in sent.messages if m["role"] == "system"] == given, sent.how
         assert [m["role"] for m in sent.messages[:leading]] == ["system"] * leading, sent.how
+
+
+@pytest.mark.parametrize("own", [None, "Be brief."])
+def test_a12_one_system_text_is_one_message(own: str | None, memory: Compactor) -> None:
+    opening = [] if own is None else [system(own)]
+    pushed, listed = memory.session("a12/pushed", SMALL), memory.session("a12/listed", SMALL)
+    pushed.push(CHAT)
+    for context in (pushed.prepare(system=own), listed.prepare([*opening, *CHAT]), listed.prepare(CHAT, system=own)):
+        assert [m for m in context.messages if m["role"] == "system"] == opening
+        assert context.messages[: len(opening)] == opening
+    returned = listed.prepare([*opening, *CHAT], system=own).messages
+    assert [m for m in returned if m["role"] == "system"] == opening, "the same text is not sent twice"
 
 
 def neighbours(messages: list[Any]) -> int:

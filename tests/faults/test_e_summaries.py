@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 from uuid import uuid4
 
@@ -68,6 +69,17 @@ def test_e02_identifiers_stay_verbatim(where: str) -> None:
         shown = compacted(chat, share * 3_000)[2]["content"]
         assert len(shown) < 2_000
         assert [value for value in VALUES if value not in shown] == []
+        assert where in ("alone", "as JSON") or re.search(r"… \d+ lines …", shown), "what is hidden is counted"
+
+
+LATER: Final = "values that a model's summary leaves out are not appended yet; the original can be recalled"
+
+
+@pytest.mark.xfail(strict=True, reason=LATER)
+def test_e02_a_vague_summary_gets_the_values_it_left_out() -> None:
+    chat = [user("look it up"), calling("a"), plain.result("a", f"{TICKET}\n{long_text(900)}"), assistant("found")]
+    shown = compacted(chat, 1, saying("It returned the ticket's id, its region, its date and its host."))[2]["content"]
+    assert [value for value in VALUES if value not in shown] == []
 
 
 def test_e02_a_vague_summary_names_the_original(modelled: Service, model: ModelServer) -> None:
@@ -81,20 +93,19 @@ def test_e02_a_vague_summary_names_the_original(modelled: Service, model: ModelS
         assert all(value in session.recall(f"m{position}")["content"] for value in VALUES)
 
 
-def grown(session: Session, worker: InlineWorker, name: str, turns: int = 60) -> list[list[Any]]:
-    """The whole history after each compaction of a long working day."""
-    wide = session.push([system("s"), user("go")])
+def grown(session: Session, worker: InlineWorker, name: str) -> list[list[Any]]:
+    """The whole history after each compaction of a long working day; its replacements are as large as may be."""
+    session.push([system("s"), user("go")])
     histories: list[list[Any]] = []
-    assert wide.length == 2
-    for order in range(turns):
-        session.push(step(order))
+    for order in range(50):
+        session.push(step(order, 150))
         if session.prepare().verdict.compaction == "queued" and worker.work(name).outcome.outcome is Code.APPLIED:
             histories.append(session.prepare().messages)
     return histories
 
 
 def test_e03_a_replacement_is_flat_small_and_never_made_again(memory: Compactor, worker: InlineWorker) -> None:
-    histories = grown(memory.session("e03", ModelConfig("gpt-4o", 16)), worker, "e03")
+    histories = grown(memory.session("e03", ModelConfig("gpt-4o", 32)), worker, "e03")
     assert len(histories) >= 5
     seen: dict[str, Any] = {}
     for messages in histories:
@@ -135,7 +146,7 @@ def test_e04_a_window_full_of_replacements_says_so_and_still_sends(memory: Compa
 
 
 def test_e05_what_a_replacement_says_outlives_every_later_compaction(memory: Compactor, worker: InlineWorker) -> None:
-    session = memory.session("e05", ModelConfig("gpt-4o", 24))
+    session = memory.session("e05", ModelConfig("gpt-4o", 32))
     histories = grown(session, worker, "e05")
     assert len(histories) >= 4
     first = {message["tool_call_id"]: message for message in histories[0] if carries_header(str(message["content"]))}

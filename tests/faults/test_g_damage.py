@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 
-from compactor import Code, Compactor, ModelConfig, SessionDamagedError
+from compactor import Code, Compactor, CompactorError, ModelConfig, Session, SessionDamagedError
+from compactor.commands.command import SessionKeys
 from compactor.embedded import EmbeddedServer
 from compactor.settings import Settings, read_settings
 from compactor.validity import faults
@@ -125,6 +127,70 @@ def test_g06_the_callers_own_list_still_gets_an_answer(
     rows = records(raw, settings, "g06/list")
     assert rows[3] == spoilt
     assert len(rows) == len(longer)
+
+
+ROWS: Final[dict[str, Callable[[Any, SessionKeys], object]]] = {
+    "a row of the audit": lambda raw, keys: raw.lset(keys.audit, 0, b'{"outc'),
+    "a row that is no outcome": lambda raw, keys: raw.lset(keys.audit, 0, b"[1]"),
+    "an archived original": lambda raw, keys: raw.hset(keys.archive, "3", b"garbage"),
+    "the last outcome": lambda raw, keys: raw.hset(keys.state, "last", b'{"x'),
+    "what the last send was judged by": lambda raw, keys: raw.hset(keys.state, "judged", b'{"x'),
+    "the log of changes": lambda raw, keys: raw.lset(keys.changes, 0, b"\xff\xfe"),
+    "the operations": lambda raw, keys: raw.hset(
+        keys.operations, mapping=dict.fromkeys(raw.hkeys(keys.operations), "x")
+    ),
+}
+FIELDS: Final = ("length", "revision", "o200k_base.total")
+
+
+def answers(session: Session) -> dict[str, str]:
+    """What each reading call of a bot or an operator ends in: an answer, or the name of an error of ours."""
+    calls: dict[str, Callable[[], object]] = {
+        "prepare": session.prepare, "estimate": session.estimate, "status": session.status,
+        "compactions": session.compactions, "originals": session.originals, "recall": lambda: session.recall("m3"),
+        "compact": session.compact, "push": lambda: session.push(user("on")), "undo": session.undo,
+    }  # fmt: skip
+    ended: dict[str, str] = {}
+    for name, call in calls.items():
+        try:
+            call()
+        except CompactorError as error:
+            ended[name] = type(error).__name__
+        else:
+            ended[name] = "answered"
+    return ended
+
+
+def compacted(memory: Compactor, worker: InlineWorker, name: str) -> None:
+    """A session of which some results are replaced."""
+    session = memory.session(name, SMALL)
+    session.push(conversation(9))
+    session.prepare()
+    assert worker.work(name).outcome.outcome is Code.APPLIED
+
+
+@pytest.mark.parametrize("damage", ROWS.values(), ids=ROWS.keys())
+def test_g06_damage_beside_the_messages_stops_no_send(
+    damage: Any, memory: Compactor, worker: InlineWorker, settings: Settings, raw: Any
+) -> None:
+    compacted(memory, worker, "g06/beside")
+    damage(raw, keys_of(settings, "g06/beside"))
+    with Compactor(settings=settings) as another:
+        ended = answers(another.session("g06/beside", SMALL))
+    sending = {ended[name] for name in ("prepare", "estimate", "status", "compactions", "push", "compact")}
+    assert sending == {"answered"}
+    assert set(ended.values()) <= {"answered", "SessionDamagedError", "CompactionNotFoundError"}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.xfail(strict=True, reason="a figure of the state that is no number raises ValueError in six calls")
+def test_g06_a_damaged_state_ends_in_errors_of_ours(
+    field: str, memory: Compactor, worker: InlineWorker, settings: Settings, raw: Any
+) -> None:
+    compacted(memory, worker, "g06/state")
+    raw.hset(keys_of(settings, "g06/state").state, field, "abc")
+    with Compactor(settings=settings) as another:
+        assert set(answers(another.session("g06/state", SMALL)).values()) > {"answered"}
 
 
 PARTS: Final = ("state", "messages")
