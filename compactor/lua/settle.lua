@@ -12,7 +12,7 @@ if ARGV[1] == 'answered' then
 end
 local failures = redis.call('HINCRBY', KEYS[1], 'failures', 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
-if not open_until and failures < tonumber(ARGV[2]) then return 'closed' end
+if failures < tonumber(ARGV[2]) then return 'closed' end
 redis.call('HSET', KEYS[1], 'open_until', now + ARGV[3])
 redis.call('HDEL', KEYS[1], 'trial_until')
 return 'open'

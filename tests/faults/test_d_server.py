@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from compactor.completions import Completions
 from compactor.exceptions import (
     SummarizerReplyRejected,
     SummarizerServerError,
@@ -102,6 +103,12 @@ def test_d09_a_server_that_finds_everything_too_long_ends_in_a_reason() -> None:
         found = answer(summarizer(model.url), long_result(9_000))
     assert isinstance(found, SummarizerTooLong)
     assert len(model.requests) == 2, "the whole, and the first of the smaller pieces"
+
+
+def test_d09_a_text_that_cannot_be_cut_smaller_is_not_sent_again() -> None:
+    with ModelServer(small_window(1)) as model:
+        assert isinstance(answer(summarizer(model.url), rows(0, 8)), SummarizerTooLong)
+    assert len(model.requests) == 1
 
 
 def test_d10_every_character_of_a_replaced_result_was_in_a_request_that_was_answered() -> None:
@@ -228,3 +235,14 @@ def test_d21_a_stalled_answer_ends_with_its_call_and_lets_the_connection_go(mann
 def test_d21_an_answer_that_breaks_off_or_never_ends_may_pass(manner: Any, kind: type[Exception]) -> None:
     with RawServer(manner) as server:
         assert isinstance(answer(summarizer(server.url)), kind)
+
+
+@pytest.mark.parametrize(("allowed", "left", "detail"), [(0.6, 20.0, ""), (20.0, 0.6, "deadline")])
+def test_d21_it_is_told_whose_time_ran_out_the_servers_or_our_own(allowed: float, left: float, detail: str) -> None:
+    settings = {"call_timeout": allowed, "call_connect_timeout": 0.2, "summarizer_model": "cheap"}
+    with RawServer(raw_server.silent) as server:
+        completions = Completions(read_settings(openai_base_url=server.url, openai_api_key="test", **settings), "cheap")
+        with pytest.raises(SummarizerTimeout) as caught:
+            completions.create([], tokens=300, thinking=False, until=time.monotonic() + left)
+        completions.close()
+    assert caught.value.detail == detail

@@ -46,7 +46,7 @@ ANSWERS = [
 @pytest.fixture
 def short(settings: Settings) -> Settings:
     return settings.model_copy(
-        update={"breaker_failures": FAILURES, "breaker_pause": PAUSE, "summarizer_model": "cheap", "call_timeout": 0.5}
+        update={"breaker_failures": FAILURES, "breaker_pause": PAUSE, "summarizer_model": "cheap", "call_timeout": 1.0}
     )
 
 
@@ -137,6 +137,14 @@ def test_after_the_pause_a_failing_call_opens_it_for_another_one(breaker: Breake
     opened(breaker)
     fail(breaker, times=1)
     assert is_open(breaker)
+
+
+def test_the_next_trial_need_not_wait_for_one_that_failed(breaker: Breaker) -> None:
+    opened(breaker)
+    opened_again = time.monotonic()
+    fail(breaker, times=1)
+    wait_until(lambda: time.monotonic() - opened_again > 2 * PAUSE)
+    assert breaker.call(well, until=time.monotonic()) == "well"
 
 
 @pytest.mark.parametrize("recovers", [True, False])

@@ -91,7 +91,7 @@ def test_the_same_invention_twice_is_one() -> None:
 
 
 def test_counts_of_a_models_own_are_free_in_sentences_and_not_in_facts() -> None:
-    content = facts("A-100", "12", "37", note="The 40 rows held 3 kinds of order.", omitted="38 rows, 1,500 columns")
+    content = facts("A-100", "12", "37", note="The 40 rows held 3 kinds of order.", omitted="1,538 rows, 2,500 columns")
     assert read(content, request=about("one row of A-100, " * 60)) == (
         "ok\nfact 0 = A-100\nThe 40 rows held 3 kinds of order."
     )
@@ -131,6 +131,12 @@ def test_a_chinese_summary_of_an_english_source_is_in_the_wrong_language(content
 )
 def test_a_chinese_source_keeps_its_language(content: str) -> None:
     assert read(content, request=about(CHINESE))
+
+
+def test_english_words_of_a_chinese_source_are_at_home_there() -> None:
+    words = "status shipped carrier express warehouse north"
+    assert read(facts(words), request=about(f"{CHINESE}\n{words}"))
+    assert rejection(facts(words), about(CHINESE)) == "language"
 
 
 def test_an_english_source_with_chinese_names_may_be_told_in_either_language() -> None:
