@@ -18,7 +18,8 @@ PAGE: Final = 1_000  # keys a SCAN looks at
 STATES: Final = ("idle", "due", "queued", "running", "held", "dead", "unreadable")
 _SUFFIX: Final = "}:state"
 _FIELDS: Final = (
-    "revision", "length", "bytes", "judged", "claim", "until", "held", "not_before", "rearm", "attempts", "error",
+    "revision", "length", "tombs", "bytes", "judged", "claim", "until", "held", "not_before", "rearm", "attempts",
+    "error",
     *(f"{encoding}.{name}" for encoding in ENCODINGS for name in ("total", "counted")),
 )  # fmt: skip
 
@@ -92,7 +93,7 @@ def _seen(
         state, reason = _standing(raw, judged, expected, now_ms, max_attempts)
         return Seen(
             session,
-            messages=number(raw["length"]),
+            messages=number(raw["length"]) - number(raw["tombs"]),
             tokens=tokens,
             percent=None if expected is None else round(100 * expected / judged["limit"], 1),
             state=state,

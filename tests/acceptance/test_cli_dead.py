@@ -115,6 +115,21 @@ def test_a_worker_lists_a_session_that_killed_the_workers_before_it(ward: Ward, 
     assert session.prepare().verdict.compaction == "held(dead)"
 
 
+def test_a_session_with_a_part_missing_is_dead_until_its_caller_brings_the_list(ward: Ward, tmp_path: Path) -> None:
+    session = ward.session("dead/evicted")
+    assert session.prepare().verdict.compaction == "queued"
+    ward.client.delete(f"{{{ward.settings.namespace}:dead/evicted}}:messages")
+    with running_worker(ward.settings, tmp_path / "worker.log"):
+        row = wait_until(lambda: ward.dead().get("dead/evicted"), what="its death")
+        assert row["reason"] == "session_damaged"
+        ended = ward.run("retry", "dead/evicted")
+        assert ended.code == 2
+        assert "its state and its messages disagree" in ended.err
+        assert session.prepare(messages=conversation(9)).verdict.problems == ("evicted",)
+        assert ward.dead() == {}
+        assert session.originals() == conversation(9)[1:], "leading system text of a list is not stored"
+
+
 def test_retry_all_brings_every_dead_session_back_and_leaves_the_living_alone(ward: Ward) -> None:
     for name in ("dead/a", "dead/b"):
         ward.session(name, attempts=9)

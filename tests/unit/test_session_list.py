@@ -34,6 +34,10 @@ def test_expected_tokens_are_measured_against_the_limit_of_the_last_send() -> No
     assert (row.state, row.stored_bytes, row.attempts, row.expires_in) == ("idle", 900, 1, 5.0)
 
 
+def test_messages_that_left_the_conversation_do_not_count() -> None:
+    assert seen(length=b"5", tombs=b"3", cl100k_base__counted=b"5").messages == 2
+
+
 def test_tokens_come_from_an_encoding_that_counted_all_of_it() -> None:
     behind: dict[str, bytes] = {"cl100k_base__counted": b"1"}
     assert seen(**behind).tokens is None
