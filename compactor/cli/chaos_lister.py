@@ -16,7 +16,7 @@ from compactor.exceptions import SessionDamagedError, StoreUnavailableError
 from compactor.models import Fit
 
 OWN: Final = "own"  # hands in the list as it was said
-RETURNED: Final = "returned"  # goes on with the list that it got back, unless that came from memory
+RETURNED: Final = "returned"  # goes on with the list that it got back, whatever its fit
 _MOST_STALE: Final = 8  # messages that an old list of its own may lack
 
 
@@ -105,10 +105,10 @@ class Lister:
         if not kept:
             self.place.board.add(self.place.row, "degraded")
         self._finds(check_own_list(said, context, mark=f"[{self.part.manner.name} ", placed=kept, whole=given is said))
+        if present and self.part.owns == RETURNED:
+            self._back = list(context.messages)
         if present and kept:
             self._confirm()
-            if self.part.owns == RETURNED:
-                self._back = list(context.messages)
 
     def _confirm(self) -> None:
         position = 0

@@ -10,6 +10,8 @@ from compactor.cli.chaos_server_faults import EVERYBODY, NO_WORKER, Slots, seen
 from compactor.cli.chaos_stage import Stage
 from compactor.embedded import Child
 
+_WAKING = 0.5  # seconds in which a worker that wakes goes on with what is no longer its own
+
 
 def worker_killed(stage: Stage, random: Random) -> Slots | None:
     """SIGKILL to a worker, whatever it does."""
@@ -52,6 +54,7 @@ def worker_paused(stage: Stage, random: Random) -> Slots | None:
         time.sleep(stage.settings.claim_lease + 0.3)
     finally:
         child.process.send_signal(signal.SIGCONT)
+    time.sleep(_WAKING)
     return (slot,)
 
 

@@ -52,7 +52,6 @@ def test_compactions_went_on_meanwhile_and_every_original_is_recalled(report: di
 
 def test_only_calls_that_a_fault_spoilt_are_made_again(report: dict[str, Any]) -> None:
     assert report["double-billed"] <= report["at_risk"]
-    assert report["unexplained"] == 0
 
 
 def test_the_report_for_people_begins_with_the_verdict(report: dict[str, Any]) -> None:
