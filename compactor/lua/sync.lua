@@ -10,7 +10,7 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local state = redis.call('HMGET', KEYS[1], 'version', 'offset', 'length', 'bytes', 'chain', 'revision', 'tombs', 'schema',
-  'cl100k_base.total', 'cl100k_base.counted', 'o200k_base.total', 'o200k_base.counted', 'changed_min')
+  'cl100k_base.total', 'cl100k_base.counted', 'o200k_base.total', 'o200k_base.counted', 'changed_min', 'drafted')
 if tonumber(state[8] or 1) > 1 then return {'newer', state[8]} end
 local offset, length = tonumber(state[2] or 0), tonumber(state[3] or 0)
 if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end
@@ -67,8 +67,8 @@ if branch then
       end
       bytes = bytes - #record + #grave
       if kind == 0 or not sound then
+        bytes = bytes + #record - redis.call('HSTRLEN', KEYS[4], position)
         redis.call('HSET', KEYS[4], position, record)
-        bytes = bytes + #record
       end
       redis.call('LSET', KEYS[2], position - offset, grave)
       touched[#touched + 1] = position
@@ -114,6 +114,13 @@ for place, name in ipairs({'cl100k_base', 'o200k_base'}) do
   elseif length > 0 and redis.call('HDEL', KEYS[1], name .. '.counted') == 1 then
     behind = 1
   end
+end
+if branch then -- what a compaction had archived ahead there is no draft any more, which the next claim would delete
+  local drafted = ''
+  for position in string.gmatch(state[14] or '', '%d+') do
+    if tonumber(position) < branch then drafted = drafted .. ' ' .. position end
+  end
+  set('drafted', drafted)
 end
 if #touched > 0 then
   set('version', version + 1)

@@ -112,6 +112,26 @@ def test_the_next_claim_deletes_drafts_that_no_swap_took(
     assert archived(raw, settings, "archive/drafts") == set(outcome.positions)
 
 
+def test_a_draft_whose_message_then_leaves_the_history_is_its_only_original(
+    memory: Client, settings: Settings, store: StoreClient, worker: InlineWorker, raw: Any
+) -> None:
+    session = memory.session("archive/leaves", SMALL)
+    session.push(conversation(8))
+    session.prepare()
+    owner = worker.owner("archive/leaves")
+    worker.begin("archive/leaves", owner, lease=0)
+    blobs = {p: compress(records(raw, settings, "archive/leaves")[p]) for p in (3, 15)}
+    assert store.run(claim.archive(keys_of(settings, "archive/leaves"), owner=owner, originals=blobs)) == "ok"
+    session.rewind("m4")
+    session.push([message for order in range(20, 28) for message in step(order)])
+    assert session.prepare().verdict.compaction == "queued"
+    assert archived(raw, settings, "archive/leaves") == set(range(5, 19)), "only the draft of what is live is gone"
+    assert [session.recall(f"m{position}") for position in range(19)] == conversation(8)
+    live = sum(len(row) - 51 for row in raw.lrange(keys_of(settings, "archive/leaves").messages, 0, -1))
+    kept = sum(len(blob) for blob in raw.hvals(keys_of(settings, "archive/leaves").archive))
+    assert session.status().stored_bytes == live + kept
+
+
 def test_what_an_earlier_swap_took_is_not_deleted_with_later_drafts(
     memory: Client, settings: Settings, store: StoreClient, worker: InlineWorker, raw: Any
 ) -> None:
