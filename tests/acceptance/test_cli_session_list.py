@@ -16,6 +16,7 @@ from tests.acceptance.cli_process import Ended, run
 from tests.integration.conversations import SMALL, conversation, user
 
 MANY = 100_000
+LATER = "99999999999999"  # ms since the epoch
 _REDIS: Any = redis.Redis
 
 
@@ -58,34 +59,33 @@ def test_a_session_that_no_send_judged_has_no_percentage(memory: Compactor, sett
     assert table.err == "1 sessions\n"
 
 
-@pytest.mark.parametrize(
-    ("fields", "state", "reason"),
-    [
-        ({"claim": "idle"}, "due", ""),
-        ({"claim": "running", "until": "{later}"}, "running", ""),
-        ({"claim": "running", "until": "1"}, "due", ""),
-        ({"held": "summarizer_failed", "not_before": "{later}"}, "held", "summarizer_failed"),
-        ({"held": "summarizer_failed", "not_before": "1"}, "due", ""),
-        ({"held": "no_gain", "rearm": "900000"}, "held", "no_gain"),
-        ({"attempts": "3"}, "dead", "attempts_used_up"),
-        ({"held": "dead", "error": "KeyError at view.py:8"}, "dead", "KeyError at view.py:8"),
-        ({"held": "damaged"}, "dead", "damaged"),
-        ({"judged": "{"}, "unreadable", ""),
-    ],
-)
+STANDING: dict[str, tuple[dict[str, str], str, str]] = {
+    "shop/due": ({"claim": "idle"}, "due", ""),
+    "shop/running": ({"claim": "running", "until": LATER}, "running", ""),
+    "shop/lease-over": ({"claim": "running", "until": "1"}, "due", ""),
+    "shop/paused": ({"held": "summarizer_failed", "not_before": LATER}, "held", "summarizer_failed"),
+    "shop/pause-over": ({"held": "summarizer_failed", "not_before": "1"}, "due", ""),
+    "shop/no-gain": ({"held": "no_gain", "rearm": "900000"}, "held", "no_gain"),
+    "shop/used-up": ({"attempts": "3"}, "dead", "attempts_used_up"),
+    "shop/crashed": ({"held": "dead", "error": "KeyError at view.py:8"}, "dead", "KeyError at view.py:8"),
+    "shop/damaged": ({"held": "damaged"}, "dead", "damaged"),
+    "shop/unreadable": ({"judged": "{"}, "unreadable", ""),
+}
+
+
 def test_the_state_is_what_the_next_send_would_meet(
-    memory: Compactor, settings: Settings, server: EmbeddedServer, fields: dict[str, str], state: str, reason: str
+    memory: Compactor, settings: Settings, server: EmbeddedServer
 ) -> None:
-    session = memory.session("shop/one", SMALL)
-    session.push(conversation(9))
-    session.prepare()
     with _REDIS.from_url(server.url) as client:
-        now, _ = client.time()
-        values = {name: value.replace("{later}", str((now + 600) * 1000)) for name, value in fields.items()}
-        client.hset(f"{{{settings.namespace}:shop/one}}:state", mapping={"claim": "idle", **values})
-    assert [(row["state"], row["reason"]) for row in listed(settings, "--json").rows] == [(state, reason)]
-    assert ids(settings, "--state", state) == ["shop/one"]
-    assert ids(settings, "--state", "dead" if state == "queued" else "queued") == []
+        for name, (fields, _, _) in STANDING.items():
+            session = memory.session(name, SMALL)
+            session.push(conversation(9))
+            session.prepare()
+            client.hset(f"{{{settings.namespace}:{name}}}:state", mapping={"claim": "idle", **fields})
+    seen = {row["session"]: (row["state"], row["reason"]) for row in listed(settings, "--json").rows}
+    assert seen == {name: (state, reason) for name, (_, state, reason) in STANDING.items()}
+    for state in ("due", "held", "dead", "queued"):
+        assert ids(settings, "--state", state) == sorted(name for name, each in STANDING.items() if each[1] == state)
 
 
 def test_a_tenant_is_what_stands_before_the_first_slash(memory: Compactor, settings: Settings) -> None:
