@@ -11,6 +11,7 @@ import pytest
 
 from compactor import Code, Compactor, ModelConfig, Session, compact_messages
 from compactor.models import Fit
+from compactor.settings import Settings
 from compactor.testing import ModelServer
 from compactor.wording import CHINESE, ENGLISH, carries_header
 from tests.acceptance.conftest import Service
@@ -212,6 +213,24 @@ def test_e09_a_secret_does_not_keep_a_session_from_being_compacted(modelled: Ser
     assert (outcome.outcome, outcome.by_model) == (Code.APPLIED, outcome.items)
     assert "hunter2" not in repr(session.compactions())
     assert "hunter2" not in modelled.worker.tail(1_000_000)
+
+
+def test_e09_an_erased_session_leaves_no_word_behind(
+    memory: Compactor, worker: InlineWorker, settings: Settings, raw: Any
+) -> None:
+    session = memory.session("e09", SMALL)
+    for _ in range(2):
+        session.push([m for n in range(9) for m in (call(n), result(n, f"{SECRETS}\n{rows(n)}"))])
+        session.push([plain.assistant("hunter2-Zq9"), user("hunter2-Zq9")])
+        session.prepare(system="hunter2-Zq9")
+        assert worker.work("e09").outcome.outcome is Code.APPLIED
+        session.clear()
+    session.prepare([user("hunter2-Zq9"), plain.assistant("ok")])
+    assert session.erase().messages > 0
+    kept = [row for key in raw.scan_iter(f"*{settings.namespace}*") for row in (key, raw.dump(key))]
+    assert kept, "ids and numbers stay"
+    assert not [row for row in kept if b"hunter2" in row]
+    assert session.prepare().messages == []
 
 
 @pytest.mark.xfail(strict=True, reason="redaction is not built yet: extracts keep labelled lines as they are")
