@@ -22,7 +22,7 @@ from compactor.tokens import PER_REQUEST, Encode, count_message
 
 OWN_OPERATION_MS: Final = 10 * 60_000  # our own retries come within seconds
 _CALLERS_OPERATION_MS: Final = 8 * 3_600_000  # chat platforms redeliver for hours
-CLEAR: Final = b"clear"
+_ENDINGS: Final = (b"clear", b"erase")
 
 
 class Pushing:
@@ -53,7 +53,8 @@ class Pushing:
             if idempotency_key is None:
                 self._reader.around.unconfirmed.put(self._reader.session, content, operation, self._reader)
             raise
-        self._reader.around.unconfirmed.forget(self._reader.session, CLEAR)
+        for ending in _ENDINGS:  # of the conversation before: the same call from now on is a new one
+            self._reader.around.unconfirmed.forget(self._reader.session, ending)
         if pushed.behind:
             self._reader.around.encodings[self._reader.session] = frozenset(ENCODINGS)
         positions = tuple(range(pushed.first, pushed.first + len(encoded)))

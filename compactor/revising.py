@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from compactor.archive import decompress
 from compactor.cached_history import CachedHistory
@@ -17,9 +18,9 @@ from compactor.effects import Flow, compute, run
 from compactor.exceptions import ConfigurationError, RecallExpiredError, SessionDamagedError, StoreUnavailableError
 from compactor.formats.openai import text_of
 from compactor.history import read_history
-from compactor.models import Code, Erased, Kind, Outcome, Receipt, SessionId, recall_id, recall_position
+from compactor.models import Code, CompactionId, Erased, Kind, Outcome, Receipt, SessionId, recall_id, recall_position
 from compactor.outcomes import from_json, to_json
-from compactor.pushing import CLEAR, OWN_OPERATION_MS, Pushing, operation_id
+from compactor.pushing import OWN_OPERATION_MS, Pushing, operation_id
 from compactor.queueing import new_id
 from compactor.reader import SessionReader
 from compactor.records import ENCODINGS, KEPT, Record, chain_of, unpack
@@ -27,6 +28,8 @@ from compactor.repair import closing_result, open_calls
 from compactor.tokens import Encode, count_message
 from compactor.undoing import chosen, standing
 from compactor.wording import wording_for
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,21 @@ class Revising:
 
     def undo(self, compaction_id: str | None = None) -> Flow[Outcome]:
         """Brings the originals of one compaction back; they are not replaced again until released."""
-        undone = new_id()
+        content = b"undo " + (compaction_id or "").encode()
+        return (yield from self._repeatable(content, new_id().encode(), partial(self._undo, compaction_id)))
+
+    def _repeatable(self, content: bytes, new: bytes, flow: Callable[[bytes], Flow[T]]) -> Flow[T]:
+        """The flow under the name of an earlier call of this content that raised, or under a new name."""
+        unconfirmed, session = self._reader.around.unconfirmed, self._reader.session
+        name = unconfirmed.take(session, content) or new
+        try:
+            return (yield from flow(name))
+        except (StoreUnavailableError, GeneratorExit):  # it may have been carried out
+            unconfirmed.put(session, content, name)
+            raise
+
+    def _undo(self, compaction_id: str | None, name: bytes) -> Flow[Outcome]:
+        undone = CompactionId(name.decode())
         while True:
             stored = yield from run(read.read_history(self._reader.keys, archive=True, audit=True))
             if not stored.state.exists:
@@ -164,6 +181,10 @@ class Revising:
 
     def fork(self, new: SessionId, at: int | str | None = None) -> Flow[None]:
         """Copies the history, up to and with the message `at`, into a new session; recall ids stay the same."""
+        content = f"fork {new} {at}".encode()
+        yield from self._repeatable(content, operation_id(None), partial(self._fork, new, at))
+
+    def _fork(self, new: SessionId, at: int | str | None, operation: bytes) -> Flow[None]:
         stored = yield from run(read.read_history(self._reader.keys, archive=True, audit=True))
         if not stored.state.exists:
             raise recall.not_found()
@@ -178,7 +199,7 @@ class Revising:
         yield from ledger.admit(int(state["bytes"]))
         copy = revise.fork(
             session_keys(self._reader.settings.namespace, new),
-            operation=operation_id(None),
+            operation=operation,
             ttl_ms=self._reader.ttl_ms,
             state=state,
             records=[record.pack() for record in stored.records[:end]],
@@ -214,15 +235,14 @@ class Revising:
     def _end(self, ending: Ending) -> Flow[Erased]:
         for encoding in ENCODINGS:
             self._reader.around.histories.drop((self._reader.session, encoding))
-        operation = self._pushing.unconfirmed_or_new(CLEAR)
-        command = recall.clear(self._reader.keys, operation=operation, remember_ms=OWN_OPERATION_MS, ending=ending)
-        try:
-            ended = yield from run(command)
-            yield from self._reader.ledger.report(0)
-        except (StoreUnavailableError, GeneratorExit):
-            self._reader.around.unconfirmed.put(self._reader.session, CLEAR, operation)
-            raise
+        ended = yield from self._repeatable(ending.encode(), operation_id(None), partial(self._ended, ending))
         self._reader.around.unconfirmed.forget(self._reader.session)
+        return ended
+
+    def _ended(self, ending: Ending, operation: bytes) -> Flow[Erased]:
+        command = recall.clear(self._reader.keys, operation=operation, remember_ms=OWN_OPERATION_MS, ending=ending)
+        ended = yield from run(command)
+        yield from self._reader.ledger.report(0)
         return ended
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, Final, Self, TypeVar
@@ -52,12 +53,18 @@ def unavailable(error: Exception, where: str = "the server") -> StoreUnavailable
         )
     if isinstance(error, ResponseError):
         return StoreUnavailableError(
-            f"redis: the server refused ({type(error).__name__}); nothing was changed. `compactor doctor` tells more."
+            f"redis: the server refused ({_refusal(error)}); nothing was changed. `compactor doctor` tells more."
         )
     return StoreUnavailableError(
         f"redis: no answer from {where} ({type(error).__name__}). Check REDIS_URL and that this server runs "
         "(compactor up starts one); the call can be repeated safely."
     )
+
+
+def _refusal(error: ResponseError) -> str:
+    """The error's class, and the server's code for it where the class says less: MISCONF, NOREPLICAS, BUSY."""
+    name, code = type(error).__name__, str(error).partition(" ")[0]
+    return f"{code}, {name}" if re.fullmatch(r"[A-Z]{3,20}", code) and code.lower() not in name.lower() else name
 
 
 def _options(settings: Settings) -> dict[str, Any]:

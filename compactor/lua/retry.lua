@@ -6,6 +6,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner', 'schema')
 if tonumber(claim[3] or 1) > 1 then return 'lost' end -- a newer release has migrated it
+if claim[1] == 'queued' and claim[2] == ARGV[1] then return 'queued' end -- a repeat of this very call
 if claim[1] ~= 'running' or claim[2] ~= ARGV[1] then return 'lost' end
 redis.call('HSET', KEYS[1], 'claim', 'queued', 'until', now + ARGV[2])
 redis.call('HDEL', KEYS[1], 'queued_at')
