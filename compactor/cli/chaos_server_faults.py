@@ -54,6 +54,8 @@ def paused(stage: Stage, random: Random) -> Slots | None:
 
 def loading(stage: Stage, _random: Random) -> Slots | None:
     """The server reloads its data slowly and answers LOADING meanwhile."""
+    if not seen(lambda: _is_up(stage), 10):  # a reload within the load of a restart would save half of the data
+        return None
     before = stage.errors("LOADING")
     with stage.control() as control:
         control.config_set("key-load-delay", str(_SLOW_LOAD))
@@ -63,6 +65,11 @@ def loading(stage: Stage, _random: Random) -> Slots | None:
     with stage.control() as control:
         control.config_set("key-load-delay", "0")
     return EVERYBODY if stage.errors("LOADING") > before else None
+
+
+def _is_up(stage: Stage) -> bool:
+    with stage.control() as control:
+        return not control.info("persistence")["loading"]
 
 
 def _reload(stage: Stage) -> None:
