@@ -28,13 +28,6 @@ from tests.integration.stored import keys_of, published
 PLACES: tuple[Place, ...] = ("request", "half", "reply")
 ONCE, TWICE = 1, 2  # the first is hidden by the client's own repeat, after the second the call raises
 COPY = f"{NAME}-copy"
-NOT_REPEATABLE = {
-    "undo": pytest.mark.xfail(strict=True, reason="without an id, the repeat undoes the compaction before that one"),
-    "fork": pytest.mark.xfail(strict=True, reason="the repeat has an operation of its own and finds its own copy"),
-}
-FAILS_YET = pytest.mark.xfail(
-    strict=True, reason="retry.lua answers its own repeat with 'lost': the claim stays queued and no task is published"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +71,7 @@ def test_every_script_has_a_case() -> None:
     assert set(map(script_of, CASES)) == set(SCRIPTS)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=FAILS_YET if name == "retry" else ()) for name in CASES])
+@pytest.mark.parametrize("name", list(CASES))
 def test_a_command_cut_in_the_middle_is_carried_out_once_or_not_at_all(
     settings: Settings, gate: Gate, far_store: StoreClient, raw: Any, name: str
 ) -> None:
@@ -181,7 +174,7 @@ REPEATED: dict[str, tuple[str, Callable[[Session, str], object]]] = {
 }
 
 
-@pytest.mark.parametrize("what", [pytest.param(what, marks=NOT_REPEATABLE.get(what, ())) for what in REPEATED])
+@pytest.mark.parametrize("what", list(REPEATED))
 def test_a_call_that_raised_though_it_was_carried_out_does_the_same_once_when_repeated(
     settings: Settings, through_gate: Settings, gate: Gate, raw: Any, what: str
 ) -> None:
@@ -230,7 +223,7 @@ def test_a_compaction_asked_for_by_a_call_that_raised_is_published_when_repeated
     assert published(raw, through_gate) == 1
 
 
-@pytest.mark.parametrize("place", ["request", pytest.param("reply", marks=FAILS_YET)])
+@pytest.mark.parametrize("place", ["request", "reply"])
 def test_a_retry_whose_reply_is_lost_is_published_all_the_same(
     memory: Client, settings: Settings, gate: Gate, far_store: StoreClient, place: Place
 ) -> None:
