@@ -17,7 +17,7 @@ from compactor.encodings import encoder
 from compactor.formats.openai import leading_system
 from compactor.settings import read_settings
 from compactor.store import Store
-from compactor.tokens import count_messages
+from compactor.tokens import PER_REQUEST, count_messages
 from compactor.validity import faults
 from tests.faults.windows import Sent, assert_sound, every_window, tagged
 from tests.integration.inline_worker import InlineWorker
@@ -69,12 +69,14 @@ def test_a_no_stored_compaction_adds_a_fault_to_any_conversation(
         if session.prepare().verdict.compaction == "queued":
             event(f"pushed: {worker.work(name).outcome.outcome}")
         assert_sound(session.originals(), Sent("as pushed", session.prepare(repair=False).messages))
-        mended = session.prepare().messages
+        context = session.prepare()
+        mended = context.messages
+        assert context.verdict.sent == count_messages(mended, encoder("o200k_base")) + PER_REQUEST
         found = faults(mended)
         last = max((i for i, message in enumerate(mended) if message["role"] == "assistant"), default=0)
         assert found["open_call"] == faults(mended[last:])["open_call"], "only the newest step may wait for a result"
         assert not found["late_answer"]
-        assert not found["orphan_result"]
+        assert found["orphan_result"] <= faults(chat)["orphan_result"], "a result of no call at all stays where it is"
         assert found["empty_content"] <= faults(chat)["empty_content"]
     assert json.dumps(session.originals()) == json.dumps(chat), "NaN is not equal to itself"
 
@@ -97,6 +99,7 @@ def test_a_no_list_comes_back_with_a_fault_that_it_had_not(
         assert_sound(given_list, Sent("listed", context.messages))
         tags = [message["tag"] for message in context.messages]
         assert tags == sorted(set(tags))
+        assert context.verdict.sent == count_messages(context.messages, encoder("o200k_base")) + PER_REQUEST
         assert json.dumps(session.originals()) == json.dumps(given_list[lead:])
 
 
