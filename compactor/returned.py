@@ -6,13 +6,16 @@ No text is trusted as a mark of ours: it must be, to the letter, what the view w
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from typing import Any, Final
 
 from compactor.carriers import carrier_of, gap_sentence
-from compactor.formats.openai import RESULT_ROLES, text_of
+from compactor.extract import head_and_tail
+from compactor.formats.openai import RESULT_ROLES, media_of, text_of
 from compactor.history import Step, read_history
 from compactor.models import Kind, Message, recall_id
 from compactor.records import Encoded
@@ -25,6 +28,8 @@ _OPENINGS: Final = tuple(
 _LEFT_OUT: Final = tuple(
     re.compile(re.escape(words.left_out).replace(r"\{id\}", r"m(\d{1,15})")) for words in _LANGUAGES
 )
+_BEFORE_IDS: Final = tuple(words.gap.partition("{tools}")[2].partition("{ids}")[0] for words in _LANGUAGES)
+_NEAREST: Final = 3  # places of a repeated message
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +50,17 @@ def expand(live: Sequence[Message], rows: Sequence[Encoded]) -> list[Region]:
         return []
     finder = _Finder(live, rows)
     found: list[Region] = []
+    before, end = 0, 0  # stored messages that the rows up to `end` stand for
     for suspect in suspects:
         region = finder.region(suspect)
-        if region is not None and not (found and region.first < found[-1].end):
+        if region is None or region.first < end:
+            continue
+        before += finder.known(end, region.first)
+        end = region.first
+        # A copy of a sentence stands behind what it names: in a loop, its call is the same to the letter.
+        if before <= region.places[0]:
             found.append(region)
+            before, end = before + len(region.places), region.end
     return found
 
 
@@ -58,11 +70,17 @@ class _Finder:
     def __init__(self, live: Sequence[Message], rows: Sequence[Encoded]) -> None:
         self.live, self.rows = live, rows
         self.history = read_history([message.value for message in live])
+        self.starts = [step.start for step in self.history.steps]
+        self.turn = list(accumulate(int(index not in self.history.step_of) for index in range(len(live))))
         self.by_position = {message.position: index for index, message in enumerate(live)}
         self.indexes: dict[bytes, list[int]] = {}
         for index, message in enumerate(live):
             for name in {message.own, message.shown}:
                 self.indexes.setdefault(name, []).append(index)
+
+    def known(self, first: int, end: int) -> int:
+        """How many of these rows are stored messages."""
+        return sum(1 for row in self.rows[first:end] if row.own in self.indexes)
 
     def region(self, suspect: int) -> Region | None:
         if self.rows[suspect].own in self.indexes:  # a stored message of that text
@@ -76,19 +94,43 @@ class _Finder:
         if (left_out := _left_out(text)) is not None:
             places = self._step_of(left_out, first)
         else:
-            places = next((found for gap in self._gaps(first, end) if (found := self._written(gap, text))), None)
-        return None if places is None else Region(first, end, places)
+            gaps = self._gaps(first, end, _ids(text))
+            places = next((found for gap in gaps if (found := self._written(gap, text))), None)
+        if places is None:
+            return None
+        region = self._spanning(first, end, places)
+        return region if suspect < region.end else None
+
+    def _spanning(self, first: int, end: int, places: Sequence[int]) -> Region:
+        """The region with what else stands among its results: late answers to other calls; nothing new is covered."""
+        members = set(places)
+        for row in range(first + 1, end):
+            known = [index for index in self._at(row) if index > places[0]]
+            if not known and not _is_ours(text_of(self.rows[row].value)):
+                return Region(first, row, sorted(members))
+            if known and members.isdisjoint(known):
+                members.add(known[0])
+        return Region(first, end, sorted(members))
 
     def _step_of(self, position: int, first: int) -> Sequence[int] | None:
         """The step whose result at `position` a row says was left out."""
         step = self.history.step_of.get(self.by_position.get(position, -1))
-        return None if step is None or step.start not in self._at(first) else step.indexes
+        return None if step is None or step.start not in self._at(first) else self._members([step])
 
-    def _gaps(self, first: int, end: int) -> Iterator[list[Step]]:
-        """Runs of stored steps that the carrier at row `first` may stand for, the likeliest ones first."""
-        for after in self._at(end) if end < len(self.rows) else [len(self.live)]:
-            for before in self._at(first - 1) if first > 0 else [-1]:
-                gap = [step for step in self.history.steps if before < step.start < after]
+    def _gaps(self, first: int, end: int, ids: Sequence[int]) -> Iterator[list[Step]]:
+        """Runs of stored steps that the carrier at row `first` may stand for, the likeliest ones first.
+
+        The sentence names results of the first and the last step. Where the rows around it stand more
+        than once in the history (a loop), only the places nearest to those steps are looked at.
+        """
+        named = [self.history.step_of.get(self.by_position.get(position, -1)) for position in (*ids[:1], *ids[-1:])]
+        opening, closing = named or (None, None)
+        if opening is None or closing is None:
+            return
+        befores = self._befores(first, opening)
+        for after in self._afters(end, closing):
+            for before in befores:
+                gap = self._between(before, after)
                 carrier = carrier_of(gap)
                 if carrier is None:
                     continue
@@ -96,23 +138,47 @@ class _Finder:
                 for start in range(gap.index(carrier) + 1):
                     if carrier.start in self._at(first):
                         yield gap[start:]
-            yield from self._headless(first, after)
 
-    def _headless(self, first: int, after: int) -> Iterator[list[Step]]:
-        for start in self._at(first) if first == 0 else ():
-            yield [step for step in self.history.steps if start <= step.start < after]
+    def _befores(self, first: int, opening: Step) -> list[int]:
+        """What may stand in front of a gap; of a row in other words, and at the head of a list, any step may follow."""
+        known = self._at(first - 1) if first > 0 else []
+        if known:
+            return known[: bisect_left(known, opening.start)][-_NEAREST:][::-1]
+        order = bisect_left(self.starts, opening.start)
+        nearest = [step.start - 1 for step in reversed(self.history.steps[max(0, order + 1 - _NEAREST) : order + 1])]
+        return nearest if first > 0 else [*nearest, -1]
+
+    def _afters(self, end: int, closing: Step) -> list[int]:
+        """What may stand behind a gap, likewise."""
+        if end == len(self.rows):
+            return [len(self.live)]
+        known = self._at(end)
+        if known:
+            return known[bisect_right(known, closing.start) :][:_NEAREST]
+        order = bisect_left(self.starts, closing.start)
+        following = self.history.steps[order + 1 : order + 1 + _NEAREST]
+        return [*(step.start for step in following), len(self.live)]
+
+    def _between(self, before: int, after: int) -> list[Step]:
+        """The steps that begin behind one message and in front of another."""
+        return list(self.history.steps[bisect_right(self.starts, before) : bisect_left(self.starts, after)])
 
     def _written(self, gap: Sequence[Step], text: str) -> Sequence[int] | None:
         """The messages that a sentence stands for, when a view would write it over this gap or a part of it."""
         if any(self._sentence(gap, words) == text for words in _LANGUAGES):
-            return sorted(index for step in gap for index in step.indexes)
-        for part in _parts(gap, lambda step: self._is_named(step, text)):
+            return self._members(gap)
+        ids = set(_ids(text))
+        for part in _parts(gap, lambda step: self._is_named(step, ids)):
             if any(self._sentence(part, words) == text for words in _LANGUAGES):
-                return sorted(index for step in part for index in step.indexes)
+                return self._members(part)
         return None
 
-    def _is_named(self, step: Step, text: str) -> bool:
-        ids = {int(found) for found in re.findall(r"\bm(\d{1,15})\b", text)}
+    def _members(self, steps: Sequence[Step]) -> list[int]:
+        """The messages of steps, but for results behind a later user message: they stand in another place."""
+        found = [index for step in steps for index in step.indexes if self.turn[index] == self.turn[step.start]]
+        return sorted(found)
+
+    def _is_named(self, step: Step, ids: AbstractSet[int]) -> bool:
         return bool(step.answered) and {self.live[index].position for index in step.answered} <= ids
 
     def _at(self, row: int) -> list[int]:
@@ -136,9 +202,9 @@ def _parts(gap: Sequence[Step], is_named: Callable[[Step], bool]) -> Iterator[li
 
 
 def is_shortened(value: Mapping[str, Any], message: Message) -> bool:
-    """Whether a row is a stored result as a view had cut it: its beginning, our mark, its end.
+    """Whether a row is a stored result as a view had cut it: to the letter what the view would write.
 
-    Of a result that was replaced since, the beginning cannot be compared; its place and mark decide.
+    Of a result that was replaced since, the text cannot be compared; its place and mark decide.
     """
     stored = message.value
     if value.get("role") not in RESULT_ROLES or stored.get("role") not in RESULT_ROLES:
@@ -146,21 +212,35 @@ def is_shortened(value: Mapping[str, Any], message: Message) -> bool:
     if value.get("tool_call_id") != stored.get("tool_call_id") or value.get("name") != stored.get("name"):
         return False
     text = text_of(value)
-    return any(_is_cut(text, text_of(stored), message, words) for words in _LANGUAGES)
+    return any(_is_cut(text, stored, message, words) for words in _LANGUAGES)
 
 
-def _is_cut(text: str, original: str, message: Message, words: Wording) -> bool:
-    mark = re.escape(words.cut.format(cut=0, id=recall_id(message.position))).replace("0", r"\d+", 1)
-    found = re.search(mark, text)
-    if found is None:
-        return False
+def _is_cut(text: str, stored: Mapping[str, Any], message: Message, words: Wording) -> bool:
+    prefix, _, rest = words.cut.partition("{cut}")
+    mark = re.escape(prefix) + r"(\d{1,15})" + re.escape(rest.format(id=recall_id(message.position)))
+    found = list(re.finditer(mark, text)) if prefix in text else []
     if message.kind is not Kind.ORIGINAL:
+        return bool(found) or _notes_media(text, words)
+    original, media = text_of(stored), media_of(stored)
+    note = words.media.format(count=media) + "\n" if media else ""
+    if media and text == (note + original).rstrip("\n"):
         return True
-    head = text[: found.start()].rstrip("\n")
-    note = words.media.format(count=0).replace("0", "", 1)
-    if head.partition("\n")[0].endswith(note.strip()) and not original.startswith(head):
-        head = head.partition("\n")[2]
-    return original.startswith(head) and original.endswith(text[found.end() :].lstrip("\n"))
+    return any(
+        text == (note + head_and_tail(original, chars=len(original) - int(cut[1]), mark=cut[0])).rstrip("\n")
+        for cut in found
+        if int(cut[1]) <= len(original)
+    )
+
+
+def _notes_media(text: str, words: Wording) -> bool:
+    ahead, _, behind = words.media.partition("{count}")
+    return re.match(re.escape(ahead) + r"\d+" + re.escape(behind) + "(\n|$)", text) is not None
+
+
+def _ids(text: str) -> list[int]:
+    """The positions that a sentence of ours names; tools may have names like ours."""
+    ends = [text.rpartition(before)[2] for before in _BEFORE_IDS if before in text]
+    return [int(found) for found in re.findall(r"m(\d{1,15})", ends[0])] if ends else []
 
 
 def _is_ours(text: str) -> bool:

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from compactor.formats.openai import text_of
 from compactor.frozen import freeze
 from compactor.matching import Match
-from compactor.models import Kind, Message
+from compactor.models import Kind, Message, recall_id
 from compactor.records import Encoded, encode_message
 from compactor.tokens import Encode, count_message
 from compactor.view import View, compose
+from compactor.wording import CHINESE, ENGLISH
 from tests.unit.chat import by_length, levels, total
 
 ROOMY = 10**8  # bytes
@@ -86,4 +88,9 @@ def check(found: Match, history: Sequence[Message], *, lead: int = 0) -> None:
 
 
 def is_cut(found: Match, i: int, message: Message) -> bool:
-    return found.items[i].value["role"] in ("tool", "function") and "left out" in str(found.items[i].value)
+    """Whether item i is a shortened result: the stored one but for its text, which says what is missing."""
+    value = found.items[i].value
+    same = {**value, "content": 0} == {**message.value, "content": 0}
+    text = text_of(value)
+    media = any(words.media.partition("{count}")[2] in text for words in (ENGLISH, CHINESE))
+    return same and value["role"] in ("tool", "function") and (media or recall_id(message.position) in text)
