@@ -12,10 +12,11 @@ from compactor.cli.chaos_checks import check_list, check_words
 from compactor.cli.chaos_journal import Entry, Fate, Journal
 from compactor.cli.chaos_talk import Manner, Message, Push, Send, Talk
 from compactor.client import Compactor, Session
-from compactor.exceptions import SessionDamagedError, StoreUnavailableError
+from compactor.exceptions import SessionDamagedError, SessionNotFoundError, StoreUnavailableError
 from compactor.model_config import ModelConfig
 from compactor.models import Fit, Receipt
 
+UNDOES: Final = 0.004  # of all steps take the session's last compaction back
 PATIENCE: Final = 40.0  # seconds of failing after which a bot gives up; the call is then in doubt
 _INCARNATION: Final = 1_000_000  # numbers that one life of a bot may use for its messages
 TOOLS: Final = [{"type": "function", "function": {"name": "query", "parameters": {"type": "object"}}}]
@@ -97,6 +98,8 @@ class Bot:
         try:
             if not self._settled:
                 self._settle()
+            elif self.random.random() < UNDOES:
+                undo_last(self._session, self.place)
             elif not may_push:
                 self.send()
             else:
@@ -203,3 +206,15 @@ class Bot:
 
     def _finds(self, fault: str, **detail: Any) -> None:
         self.place.journal.finds(self.part.bot, self.part.session, fault, **detail)
+
+
+def undo_last(session: Session, place: Place) -> None:
+    """Takes back what the last compaction replaced, when there is one."""
+    try:
+        session.undo()
+    except SessionNotFoundError:
+        return
+    except SessionDamagedError:
+        raise
+    except StoreUnavailableError:
+        place.board.add(place.row, "failed")

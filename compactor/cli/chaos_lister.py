@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from compactor.cli.chaos_bot import TOOLS, Part, Place
+from compactor.cli.chaos_bot import TOOLS, UNDOES, Part, Place, undo_last
 from compactor.cli.chaos_checks import Fault, check_own_list
 from compactor.cli.chaos_journal import Entry, Fate
 from compactor.cli.chaos_talk import Message, Push, Send, Talk
@@ -47,6 +47,9 @@ class Lister:
     def step(self, *, may_push: bool) -> None:
         """Says something and now and then hands the list in; a send alone while pushes are held back."""
         try:
+            if self.random.random() < UNDOES:
+                undo_last(self._session, self.place)
+                return
             if not may_push:
                 self._send_some_list()
                 return
