@@ -99,7 +99,7 @@ def _ends_as(pushed: Messages, context: Context) -> bool:
     """The newest user message is there, and the last message is the last one pushed."""
     if not pushed:
         return not context.messages
-    last = context.messages[-1] if context.messages else {}
+    last: Mapping[str, Any] = context.messages[-1] if context.messages else {}
     users = kept([message for message in pushed if message["role"] == "user"])
     if users and users[-1] not in kept(context.messages):
         return False
