@@ -1,0 +1,184 @@
+"""Redis away while bots bring lists of their own: they get their list, shortened by pure code, and nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from compactor import Fit, StoreUnavailableError
+from compactor.embedded import EmbeddedServer
+from compactor.settings import Settings, read_settings
+from compactor.validity import added_faults
+from tests.integration.clients import Client, Connect
+from tests.integration.conversations import ROOMY, SMALL, SYSTEM, assistant, conversation, recount, step, user
+from tests.integration.inline_worker import InlineWorker
+from tests.integration.lossy_proxy import LossyProxy
+from tests.integration.stored import bare
+
+TALK = conversation(2)[1:]
+LONG = [*conversation(20)[1:], user("And?")]
+
+
+@pytest.fixture
+def far(connect: Connect, through_proxy: Settings) -> Client:
+    """A client whose server is away while the proxy refuses; its broker is always there."""
+    return connect(through_proxy)
+
+
+def test_a_list_comes_back_as_it_is(far: Client, proxy: LossyProxy) -> None:
+    session = far.session("degraded/new", ROOMY)
+    proxy.refuse()
+    context = session.prepare([SYSTEM, *TALK], system="You are kind.")
+    assert context.messages == [{"role": "system", "content": "You are kind."}, SYSTEM, *TALK]
+    assert context.verdict.fit is Fit.DEGRADED
+    assert context.verdict.compaction == "held(store_unavailable)"
+    assert context.verdict.total == recount(context.messages) + 3
+    proxy.heal()
+    assert session.prepare([SYSTEM, *TALK, user("And?")]).verdict.fit is Fit.FITS
+    assert session.originals() == [*TALK, user("And?")]
+
+
+def test_one_that_is_too_long_is_shortened_to_the_ceiling(far: Client, proxy: LossyProxy) -> None:
+    session = far.session("degraded/long", SMALL)
+    proxy.refuse()
+    context = session.prepare([SYSTEM, *LONG])
+    assert context.verdict.fit is Fit.DEGRADED
+    assert context.verdict.sent == recount(context.messages) + 3 <= context.verdict.ceiling
+    assert context.left_out
+    assert not added_faults([SYSTEM, *LONG], context.messages)
+    assert (context.messages[0], context.messages[-1]) == (SYSTEM, LONG[-1])
+
+
+def test_replacements_that_this_process_knows_are_used(far: Client, proxy: LossyProxy, worker: InlineWorker) -> None:
+    talk = conversation(9)[1:]
+    session = far.session("degraded/known", SMALL)
+    session.prepare(talk)
+    worker.work("degraded/known")
+    known = session.prepare(talk)
+    proxy.refuse()
+    context = session.prepare([*talk, assistant("Well."), user("So?")])
+    assert context.messages == [*known.messages, assistant("Well."), user("So?")]
+    assert context.replaced == known.replaced > 0
+
+
+def test_a_bot_that_goes_on_through_an_outage_loses_nothing(far: Client, proxy: LossyProxy) -> None:
+    session = far.session("degraded/on", SMALL)
+    messages: list[Any] = session.prepare([SYSTEM, user("Find all of them.")]).messages
+    said: list[Any] = [user("Find all of them.")]
+    for order in range(24):
+        if order == 4:
+            proxy.refuse()
+        if order == 18:
+            proxy.heal()
+        messages += step(order)
+        said += step(order)
+        context = session.prepare(messages)
+        assert not added_faults(messages, context.messages)
+        assert (context.verdict.fit is Fit.DEGRADED) == (4 <= order < 18)
+        messages = context.messages
+    assert session.originals() == said
+    assert [session.recall(f"m{position}") for position in range(len(said))] == said
+    assert session.status().archived == 0
+
+
+def test_nothing_is_stored_twice_when_replies_are_lost_at_the_edge_of_an_outage(far: Client, proxy: LossyProxy) -> None:
+    session = far.session("degraded/edge", ROOMY)
+    session.prepare(TALK[:1])
+    for end in range(2, len(TALK) + 1):
+        proxy.lose("sync", replies=2)
+        assert session.prepare(TALK[:end]).messages == TALK[:end]
+        proxy.heal()
+    assert session.prepare(TALK).verdict.fit is Fit.FITS
+    assert session.originals() == TALK
+    assert proxy.lost >= 2
+
+
+def test_sync_raises_and_can_be_repeated(far: Client, proxy: LossyProxy) -> None:
+    session = far.session("degraded/sync", ROOMY)
+    session.sync(TALK)
+    proxy.refuse()
+    with pytest.raises(StoreUnavailableError):
+        session.sync([*TALK, user("And?")])
+    proxy.heal()
+    proxy.lose("sync", replies=2)
+    with pytest.raises(StoreUnavailableError):
+        session.sync([*TALK, user("And?")])
+    assert session.sync([*TALK, user("And?")]).length == len(TALK) + 1
+    assert session.originals() == [*TALK, user("And?")]
+
+
+@pytest.mark.parametrize("what", ["undo", "rewind", "fork", "release", "close_open_calls", "erase"])
+def test_calls_on_the_past_raise_and_change_nothing(
+    far: Client, proxy: LossyProxy, worker: InlineWorker, what: str
+) -> None:
+    name, talk = f"degraded/{what}", conversation(9)
+    session = far.session(name, SMALL)
+    session.push(talk)
+    session.prepare()
+    replaced = worker.work(name).outcome.items
+    arguments = {"rewind": ("m1",), "fork": ("degraded/fork-copy",), "release": ("m3",)}.get(what, ())
+    proxy.refuse()
+    with pytest.raises(StoreUnavailableError):
+        getattr(session, what)(*arguments)
+    proxy.heal()
+    assert session.originals() == talk
+    assert session.prepare().replaced == replaced
+
+
+def test_other_threads_may_have_gone_on_meanwhile(
+    connect: Connect, settings: Settings, far: Client, proxy: LossyProxy
+) -> None:
+    session, other = far.session("degraded/other", ROOMY), connect(settings).session("degraded/other", ROOMY)
+    session.prepare(TALK)
+    proxy.refuse()
+    other.prepare([*TALK, user("And?"), assistant("So.")])
+    assert session.prepare([*TALK, user("And?")]).messages == [*TALK, user("And?")]
+    proxy.heal()
+    assert session.prepare([*TALK, user("And?")]).messages == [*TALK, user("And?")]
+    assert other.originals() == [*TALK, user("And?"), assistant("So.")]
+
+
+@contextlib.contextmanager
+def hanging(server: EmbeddedServer) -> Generator[None]:
+    """The server takes connections and answers nothing."""
+    server.child.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        server.child.process.send_signal(signal.SIGCONT)
+
+
+def test_a_server_that_hangs_costs_a_send_its_time_limits_and_no_more(
+    connect: Connect, own_server: EmbeddedServer
+) -> None:
+    quick = read_settings(redis_url=own_server.url, namespace="own", read_timeout=0.2)
+    session = connect(quick).session("degraded/hangs", SMALL)
+    session.prepare(TALK)
+    with hanging(own_server):
+        started = time.monotonic()
+        context = session.prepare(LONG)
+        assert time.monotonic() - started < 2
+        assert context.verdict.fit is Fit.DEGRADED
+        assert context.verdict.sent <= context.verdict.ceiling
+    assert session.prepare(LONG).verdict.fit is Fit.SHORTENED
+    assert session.originals() == LONG
+
+
+def test_a_server_that_refuses_to_write_gives_the_list_too(
+    connect: Connect, own_server: EmbeddedServer, own_settings: Settings
+) -> None:
+    session = connect(own_settings).session("degraded/memory", ROOMY)
+    session.prepare(TALK)
+    with bare(own_server) as client:
+        client.config_set("maxmemory", 1)
+        context = session.prepare([*TALK, user("And?")])
+        assert context.messages == [*TALK, user("And?")]
+        assert context.verdict.fit is Fit.DEGRADED
+        client.config_set("maxmemory", 0)
+    assert session.prepare([*TALK, user("And?")]).verdict.fit is Fit.FITS
+    assert session.originals() == [*TALK, user("And?")]
