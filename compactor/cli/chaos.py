@@ -56,9 +56,9 @@ class Size:
 
 @app.command()
 def chaos(
-    pushes: Annotated[int, typer.Option(min=1, help="Pushes in all.")] = 2_000,
-    sessions: Annotated[int, typer.Option(min=1, help="Sessions they go to.")] = 40,
-    faults: Annotated[int, typer.Option(min=1, help="Faults injected meanwhile.")] = 60,
+    pushes: Annotated[int, typer.Option(min=1, help="Pushes in all.")] = 20_000,
+    sessions: Annotated[int, typer.Option(min=1, help="Sessions they go to.")] = 200,
+    faults: Annotated[int, typer.Option(min=1, help="Faults injected meanwhile.")] = 320,
     seed: Annotated[int, typer.Option(help="Draws the conversations and the faults.")] = 1,
     model_fails: Annotated[float, typer.Option(min=0, max=1, help="Share of model calls that fail anyway.")] = 0.0,
     minutes: Annotated[float, typer.Option(min=0.2, help="The most the run may take.")] = 6.0,
@@ -114,9 +114,9 @@ def run(size: Size, folder: Path, *, quiet: bool) -> tuple[dict[str, Any], Count
             "kinds": len(hits),
             "without_effect": dict(injector.missed),
             **_figures(audited, made, records),
-            **_billed(injector, records, audited, model, made.settings.claim_lease),
+            **_billed(injector, records, audited, model, made.settings.claim_lease, made.in_flight),
             "stuck": len(stuck),
-            "crashed": crashed + audited.findings.counts["crashed"],
+            "crashed": crashed + injector.crashed,
             "unfinished": "" if finished else f"the time was over after {len(injector.hits)} faults",
             "lease": made.settings.claim_lease,
         }
@@ -205,12 +205,13 @@ def _figures(audited: Audited, made: Stage, records: Sequence[Record]) -> dict[s
 
 
 def _billed(
-    injector: Injector, records: Sequence[Record], audited: Audited, model: ChaosModel, lease: float
+    injector: Injector, records: Sequence[Record], audited: Audited, model: ChaosModel, lease: float, in_flight: int
 ) -> Mapping[str, Any]:
     account = bill(model.calls, injector.hits, records, audited.runs, lease=lease)
     return {
         "double-billed": account.twice,
         "at_risk": account.at_risk,
+        "in_flight": in_flight,
         "unexplained": account.unexplained,
         "model_calls": account.calls,
         "model_failures": account.failed,

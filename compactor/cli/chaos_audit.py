@@ -15,7 +15,7 @@ from compactor.cli.reading import stored_session
 from compactor.client import Compactor, Session
 from compactor.commands.read import Stored
 from compactor.encodings import encoder
-from compactor.exceptions import CompactorError
+from compactor.exceptions import CompactorError, SessionNotFoundError
 from compactor.model_config import ModelConfig
 from compactor.models import Code, Kind, Outcome, recall_id
 from compactor.records import write_json
@@ -66,6 +66,10 @@ def audit(memory: Compactor, configs: Mapping[str, ModelConfig], records: Sequen
     for name, entries in pushed.items():
         try:
             _Session(memory.session(name, configs[name]), name, entries, audited).check(stored_session(memory, name))
+        except SessionNotFoundError:
+            for entry in entries:
+                for order in range(len(entry.messages) if entry.fate is Fate.STORED else 0):
+                    audited.findings.add("lost", name, bot=entry.bot, number=entry.number, order=order)
         except CompactorError as error:
             audited.findings.add("damaged", name, error=f"{type(error).__name__}: {error}")
     return audited

@@ -41,6 +41,7 @@ class Injector:
     progress: Callable[[int, int], None]
     hits: list[Hit] = field(default_factory=list[Hit])
     missed: Counter[str] = field(default_factory=Counter[str])
+    crashed: int = 0  # processes of bots that ended by themselves
 
     def run(self) -> bool:
         """Until all pushes are stored under all faults; False when the time was over before."""
@@ -83,8 +84,8 @@ class Injector:
         return time.monotonic() <= self.deadline
 
     def _revive_bots(self) -> None:
-        """A process of bots that ended by itself starts again, and its exit code stays in the report."""
+        """A process of bots that ended by itself starts again, and is counted."""
         for row, child in enumerate(self.stage.bots):
             if child.process.poll() is not None:
-                self.missed["a process of bots ended by itself"] += 1
+                self.crashed += 1
                 self.stage.start_bots(row)

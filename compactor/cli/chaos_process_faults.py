@@ -17,10 +17,7 @@ def worker_killed(stage: Stage, random: Random) -> Slots | None:
     """SIGKILL to a worker, whatever it does."""
     slot = random.choice(EVERYBODY)
     child = stage.workers.running(slot)
-    if child is None:
-        return None
-    child.process.kill()
-    return (slot,)
+    return None if child is None else _kill(stage, slot, child)
 
 
 def worker_killed_in_call(stage: Stage, random: Random) -> Slots | None:
@@ -28,7 +25,11 @@ def worker_killed_in_call(stage: Stage, random: Random) -> Slots | None:
     found = _calling(stage, random)
     if found is None:
         return None
-    slot, child = found
+    return _kill(stage, *found)
+
+
+def _kill(stage: Stage, slot: int, child: Child) -> Slots:
+    stage.in_flight += stage.models[slot].in_flight
     child.process.kill()
     return (slot,)
 

@@ -65,7 +65,16 @@ def test_a_push_that_is_not_there_is_lost(blocking: Compactor, session: Session)
     assert found(audited(blocking, journal([ONE], [TWO]))) == {"lost": 1}
 
 
-def test_a_session_that_is_gone_is_damaged(blocking: Compactor) -> None:
+def test_a_session_that_is_gone_has_lost_everything(blocking: Compactor) -> None:
+    assert found(audited(blocking, journal([ONE, TWO], [THREE]))) == {"lost": 3}
+
+
+def test_a_session_that_cannot_be_read_is_damaged(
+    blocking: Compactor, session: Session, settings: Settings, server: EmbeddedServer
+) -> None:
+    session.push(ONE)
+    with bare(server) as raw:
+        raw.delete(keys_of(settings, NAME).messages)
     assert found(audited(blocking, journal([ONE]))) == {"damaged": 1}
 
 
