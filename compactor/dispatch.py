@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 TASK: Final = "compactor.compact_session"
 DEFAULT_NAMESPACE: Final = "compactor"
+_CONNECTIONS: Final = 10  # at the same time, per client
 
 
 def queue_name(namespace: str) -> str:
@@ -40,26 +41,30 @@ class Dispatcher:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._app: Celery | None = None
+        self._pool: Any = None  # of our own: kombu's is shared by all clients of a process, and never closed
         self._lock = threading.Lock()
 
     def publish(self, session: SessionId, owner: CompactionId) -> None:
         """One short attempt. Raises DispatchError."""
         try:
-            self._celery().send_task(
-                TASK,
-                args=[session],
-                task_id=owner,
-                queue=queue_name(self._settings.namespace),
-                retry=False,
-                ignore_result=True,
-            )
+            app, pool = self._celery()
+            with pool.acquire(block=True) as connection:
+                app.send_task(
+                    TASK,
+                    args=[session],
+                    task_id=owner,
+                    queue=queue_name(self._settings.namespace),
+                    connection=connection,
+                    retry=False,
+                    ignore_result=True,
+                )
         except Exception as error:  # noqa: BLE001 # why: kombu raises whatever its transport raises
             raise DispatchError(
                 f"broker: the task was not published ({type(error).__name__}). Check that the server of "
                 "CELERY_BROKER_URL runs; a later prepare tries again."
             ) from None
 
-    def _celery(self) -> Celery:
+    def _celery(self) -> tuple[Celery, Any]:
         with self._lock:
             if self._app is None:
                 from celery import Celery
@@ -77,10 +82,13 @@ class Dispatcher:
                     task_serializer="json",
                     accept_content=["json"],
                 )
-                self._app = app
-            return self._app
+                self._app, self._pool = app, app.connection_for_write().Pool(_CONNECTIONS)
+            return self._app, self._pool
 
     def close(self) -> None:
-        """Lets go of the app; its connections stay in kombu's pool, which all clients of a process share."""
-        if self._app is not None:
-            self._app.close()
+        """Closes the connections; a later publish opens new ones."""
+        with self._lock:
+            if self._app is not None:
+                self._pool.force_close_all()
+                self._app.close()
+                self._app = self._pool = None

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
+from kombu import pools
 
 from compactor.embedded import EmbeddedServer
 from compactor.settings import Settings, read_settings
@@ -32,6 +33,13 @@ def _clean_environment() -> Iterator[None]:
             patch.delenv(name)
     yield
     patch.undo()
+
+
+@pytest.fixture(autouse=True)
+def _no_open_files_are_left() -> Iterator[None]:
+    """kombu keeps a file open for each broker it ever spoke to; a suite speaks to hundreds."""
+    yield
+    pools.reset()
 
 
 @pytest.fixture(scope="session")
