@@ -87,7 +87,7 @@ def _row(data: bytes) -> dict[str, Any]:
         row = json.loads(data)
     except ValueError:
         row = None
-    return row if isinstance(row, dict) else {"outcome": "unknown"}
+    return row if is_object(row) else {"outcome": "unknown"}
 
 
 def read_state(keys: SessionKeys, encoding: str) -> Command[State]:
