@@ -44,7 +44,7 @@ shapes: Final = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(shapes, st.lists(st.floats(0.01, 0.99), min_size=3, max_size=3).map(sorted))
 def test_a_no_window_adds_a_fault_to_any_conversation(chat: list[Chat], shares: list[float]) -> None:
     for sent in every_window(tagged(chat), shares):

@@ -52,6 +52,15 @@ def test_every_test_of_an_entry_is_named_in_its_row() -> None:
             assert f"`{name}`" in listed.get(match[1], ""), f"{name}: is in no row of docs/faults.md"
 
 
+def test_what_is_open_is_said() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    said = page.partition("## Open")[2].partition("## A.")[0]
+    for path in HERE.glob("test_[a-z]_*.py"):
+        for mark in re.finditer(r"xfail\(", text := path.read_text(encoding="utf-8")):
+            section = path.name[5].upper()
+            assert re.search(rf"\| (?:\w+, )*{section}\d+", said), f"{path.name}: {text[mark.start() :][:80]}"
+
+
 def test_no_known_kind_of_fault_is_missing() -> None:
     if not CATALOGUE.exists():
         pytest.skip("the catalogue of faults is absent: ../shared/fault_catalogue.md")
