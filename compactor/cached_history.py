@@ -66,6 +66,7 @@ class Unconfirmed(Protocol):
 
 
 EMPTY: Final = CachedHistory(0, 0, ())
+UNSAVED: Final = "unsaved list"  # in the place of an encoding: a list that could not be stored
 
 
 def updated(held: CachedHistory, answer: Prepared, encoding: str, encode: Encode) -> CachedHistory:

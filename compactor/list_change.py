@@ -48,11 +48,11 @@ def _chain_before(held: CachedHistory, found: Match, rows: Mapping[int, Row]) ->
 
 
 def _sources(held: CachedHistory, branch: int | None) -> dict[bytes, Message]:
-    """Replaced messages outside of the history, or about to leave it, by their fingerprints."""
+    """Messages outside of the history, or about to leave it, that were replaced once, by their fingerprints."""
     found: dict[bytes, Message] = {}
     for index, message in enumerate(held.messages):
-        leaves = branch is not None and index >= branch and message.live and message.replaced
-        if leaves or (message.kind is Kind.TOMBSTONE and message.own != message.shown):
+        leaves = branch is not None and index >= branch and message.live
+        if (leaves or message.kind is Kind.TOMBSTONE) and message.own != message.shown:
             found[message.own] = found[message.shown] = message
     return found
 

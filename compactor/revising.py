@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from compactor.archive import decompress
-from compactor.cached_history import CachedHistory
+from compactor.cached_history import UNSAVED, CachedHistory
 from compactor.commands import read, recall, revise, sync
 from compactor.commands.command import SCHEMA, newer, number, session_keys
 from compactor.commands.read import Stored
@@ -233,8 +233,8 @@ class Revising:
         return (yield from self._end("erase"))
 
     def _end(self, ending: Ending) -> Flow[Erased]:
-        for encoding in ENCODINGS:
-            self._reader.around.histories.drop((self._reader.session, encoding))
+        for held in (*ENCODINGS, UNSAVED):
+            self._reader.around.histories.drop((self._reader.session, held))
         ended = yield from self._repeatable(ending.encode(), operation_id(None), partial(self._ended, ending))
         self._reader.around.unconfirmed.forget(self._reader.session)
         return ended

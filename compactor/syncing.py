@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from compactor.cached_history import EMPTY, CachedHistory
+from compactor.cached_history import EMPTY, UNSAVED, CachedHistory
 from compactor.commands import counters, recall, sync
 from compactor.commands.prepare import Judgement, Load, Mode
 from compactor.commands.push import session_full
@@ -29,7 +29,6 @@ _ATTEMPTS: Final = 8  # at a history that others change all the while
 FULL: Final = "session_full"
 TENANT_FULL: Final = "tenant_full"
 CONTENDED: Final = "contended"
-_UNSAVED: Final = "unsaved list"  # in the place of an encoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ class Syncing:
 
     def _remember(self, unsaved: tuple[Message, ...]) -> None:
         """Keeps a list that could not be stored: its view may hide messages that exist nowhere else by then."""
-        key = (self._reader.session, _UNSAVED)
+        key = (self._reader.session, UNSAVED)
         if unsaved:
             size = sum(len(json_text(message.value)) for message in unsaved)
             self._reader.around.histories.put(key, CachedHistory(0, 0, unsaved, size=size))
@@ -125,7 +124,7 @@ class Syncing:
 
     def _completed(self, listed: Listed) -> Listed:
         """The list with what a view of an unsaved one had left out."""
-        unsaved = self._reader.around.histories.get((self._reader.session, _UNSAVED))
+        unsaved = self._reader.around.histories.get((self._reader.session, UNSAVED))
         if unsaved is None:
             return listed
         return Listed(listed.lead, tuple(expanded(unsaved.messages, listed.rows)))

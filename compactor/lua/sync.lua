@@ -4,7 +4,7 @@
 --       5 position from which a branch leaves the history, or empty | 6 position to reword, or empty
 --       7 its head without time | 8 its fingerprint | 9 its JSON | 10 chain before the new messages
 --       then per new message: head without time | fingerprint | JSON | chain behind it
---         | position of a tombstone whose original and replacement it takes over, or empty
+--         | position of a tombstone whose original and replacement, or undone original, it takes over, or empty
 -- returns {'ok', messages stored, bytes of the session, 1 when an encoding fell behind}, {'changed'} when the history is another one, {'full', bytes},
 --   {'damaged'}, or {'newer', schema}
 local time = redis.call('TIME')
@@ -87,6 +87,11 @@ for i = first, #ARGV, 5 do
         .. string.sub(grave, 20, 35) .. ARGV[i + 3] .. string.sub(grave, 61)
       redis.call('HSET', KEYS[4], offset + length + #stored, original)
       bytes = bytes + #original + #record - 51 - #ARGV[i + 2]
+    elseif original and string.byte(grave, 3) == 7 and string.byte(original, 1) == 1 and string.byte(original, 3) == 0 then
+      -- Undone before it left: it comes back as the original that it was, and kept.
+      record = string.sub(original, 1, 11) .. struct.pack('>I8', now) .. string.sub(original, 20, 35) .. ARGV[i + 3]
+        .. string.sub(original, 52)
+      bytes = bytes + #record - 51 - #ARGV[i + 2]
     end
   end
   count(record, 1)

@@ -18,7 +18,7 @@ from tests.integration.clients import Client, Connect
 from tests.integration.conversations import ROOMY, SMALL, SYSTEM, assistant, conversation, recount, step, user
 from tests.integration.inline_worker import InlineWorker
 from tests.integration.lossy_proxy import LossyProxy
-from tests.integration.stored import bare
+from tests.integration.stored import bare, keys_of
 
 TALK = conversation(2)[1:]
 LONG = [*conversation(20)[1:], user("And?")]
@@ -182,3 +182,22 @@ def test_a_server_that_refuses_to_write_gives_the_list_too(
         client.config_set("maxmemory", 0)
     assert session.prepare([*TALK, user("And?")]).verdict.fit is Fit.FITS
     assert session.originals() == [*TALK, user("And?")]
+
+
+@pytest.mark.parametrize("end", ["clear", "erase"])
+def test_what_could_not_be_stored_is_forgotten_with_the_conversation(
+    far: Client, proxy: LossyProxy, settings: Settings, raw: Any, end: str
+) -> None:
+    secret = "xyzzy-plugh-0451"
+    talk = [*LONG]
+    talk[2] = {**talk[2], "content": f"{secret}\n{talk[2]['content']}"}
+    session = far.session(f"degraded/{end}", SMALL)
+    proxy.refuse()
+    held = session.prepare(talk).messages
+    assert secret not in str(held)
+    proxy.heal()
+    getattr(session, end)()
+    session.prepare(held)
+    stored = raw.lrange(keys_of(settings, f"degraded/{end}").messages, 0, -1)
+    assert len(stored) == len(held)
+    assert secret.encode() not in b"".join(stored)
