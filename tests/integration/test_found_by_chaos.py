@@ -78,3 +78,16 @@ def test_a_caller_that_goes_on_with_a_list_from_an_outage_loses_nothing(bots: Co
 
 def _words(tokens: int) -> str:
     return "a " * tokens
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="_Matcher.rewords wants the message before the reworded one to be there too: the history becomes a branch",
+)
+def test_a_list_that_begins_with_the_reworded_question_changes_nothing_before_it(bots: Compactor) -> None:
+    """A bot that keeps one round, and adds what it found to the newest question."""
+    session = bots.session("round", SMALL)
+    before = [user("What is a list?"), assistant("A row of things.")]
+    session.sync([*before, user("And a set?")])
+    session.sync([user("And a set?\n(found: sets hold each thing once)"), assistant("Each thing once.")])
+    assert [message["role"] for message in session.originals()] == ["user", "assistant", "user", "assistant"]
