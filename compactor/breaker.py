@@ -26,7 +26,8 @@ from compactor.exceptions import (
 from compactor.settings import Settings
 
 T = TypeVar("T")
-LOOK: Final = 0.1  # seconds between two looks at another call's trial
+LOOK: Final = 0.1  # seconds until the first look at another call's trial; each later one waits longer
+_LONGEST_LOOK: Final = 1.0  # seconds; a thousand calls may wait
 _LONGER: Final = 2.0  # times the call timeout: a call is given up by then
 _SERVERS: Final = (SummarizerServerError, SummarizerTimeout, SummarizerUnreachable)
 _log = logging.getLogger("compactor")
@@ -58,13 +59,15 @@ class Breaker:
         return answer
 
     def _admitted(self, until: float) -> Admission:
+        pause = LOOK
         while True:
             admission = self._run(admit(self._key, trial_ms=self._trial_ms), Admission(Circuit.CLOSED))
             if admission.circuit in (Circuit.CLOSED, Circuit.TRIAL):
                 return admission
-            if admission.circuit is Circuit.OPEN or time.monotonic() + LOOK > until:
+            if admission.circuit is Circuit.OPEN or time.monotonic() + pause > until:
                 raise SummarizerBreakerOpen(retry_after=min(admission.wait_ms / 1000, self._pause))
-            time.sleep(LOOK)
+            time.sleep(pause)
+            pause = min(_LONGEST_LOOK, 1.5 * pause)
 
     def _tell(self, admission: Admission, *, answered: bool) -> None:
         """Reports how a call ended; a good call on a closed circuit without failures has nothing to report."""
