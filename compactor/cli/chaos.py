@@ -24,7 +24,7 @@ from compactor.cli.chaos_drain import drain
 from compactor.cli.chaos_host import Spec
 from compactor.cli.chaos_injector import Injector
 from compactor.cli.chaos_journal import Record, read_journal
-from compactor.cli.chaos_lister import OWN, RETURNED
+from compactor.cli.chaos_lister import WAYS
 from compactor.cli.chaos_model import ChaosModel
 from compactor.cli.chaos_seed import drawn
 from compactor.cli.chaos_stage import Stage, bot_settings, stage
@@ -142,7 +142,7 @@ def cast(size: Size) -> list[Part]:
                     opens=order == 0,
                     chinese=chinese,
                     reuses_ids=bots == 1 and random.random() < 0.3,
-                    owns=random.choice((OWN, RETURNED)) if bots == 1 and random.random() < _LISTERS else "",
+                    owns=random.choice(WAYS) if bots == 1 and random.random() < _LISTERS else "",
                 )
             )
     return parts

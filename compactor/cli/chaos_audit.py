@@ -11,6 +11,7 @@ from typing import Any, Final
 from compactor.cli.chaos_bot import TOOLS
 from compactor.cli.chaos_checks import KEPT_ROLES, refused
 from compactor.cli.chaos_journal import Entry, Fate, Record
+from compactor.cli.chaos_lister import plain
 from compactor.cli.reading import stored_session
 from compactor.client import Compactor, Session
 from compactor.commands.read import Stored
@@ -84,7 +85,7 @@ class _Session:
 
     def check(self, stored: Stored) -> None:
         originals = self.session.originals()
-        texts = [write_json(message)[0] for message in originals]
+        texts = [write_json(plain(message))[0] for message in originals]
         places: dict[bytes, list[int]] = defaultdict(list)
         for place, text in enumerate(texts):
             places[text].append(place)

@@ -17,6 +17,10 @@ from compactor.models import Fit
 
 OWN: Final = "own"  # hands in the list as it was said
 RETURNED: Final = "returned"  # goes on with the list that it got back, whatever its fit
+REWORDS: Final = "rewords"  # adds found text to the newest question, another one for each send
+WAYS: Final = (OWN, RETURNED, REWORDS)
+_FOUND: Final = "\n(found for this send: "
+_UNTOUCHED: Final = 2  # a list that begins with a question whose words change is another conversation
 _MOST_STALE: Final = 8  # messages that an old list of its own may lack
 
 
@@ -73,7 +77,7 @@ class Lister:
 
     def _sync(self) -> None:
         try:
-            self._session.sync(self._back or self.said)
+            self._session.sync(self._back or self._worded(self.said))
         except SessionDamagedError:
             raise
         except StoreUnavailableError:
@@ -87,14 +91,15 @@ class Lister:
             return
         way = self.random.random()
         said = self.said
-        if way < 0.1 and len(said) > _MOST_STALE + 2:
+        if way < 0.1 and len(said) > _MOST_STALE + 2 and self.part.owns != REWORDS:
             self._send(said[: -self.random.randint(1, _MOST_STALE)])
-        elif way < 0.2 and (head := _second_turn(said)):
+        elif way < 0.2 and (head := _second_turn(said, behind=_UNTOUCHED if self.part.owns == REWORDS else 0)):
             self._send([said[0], *said[head:]])
         else:
             self._send(said, present=True)
 
     def _send(self, said: Sequence[Message], *, present: bool = False) -> None:
+        said = self._worded(said)
         given = self._back if present and self._back is not None else said
         try:
             context = self._session.prepare(list(given), tools=TOOLS)
@@ -113,6 +118,15 @@ class Lister:
         if present and kept:
             self._confirm()
 
+    def _worded(self, said: Sequence[Message]) -> Sequence[Message]:
+        """The list with found text in its newest question, when this bot adds any."""
+        users = [index for index, message in enumerate(said) if message["role"] == "user"]
+        if self.part.owns != REWORDS or not users:
+            return said
+        question = said[users[-1]]
+        worded = {**question, "content": f"{question['content']}{_FOUND}{self.random.getrandbits(32)})"}
+        return [*said[: users[-1]], worded, *said[users[-1] + 1 :]]
+
     def _confirm(self) -> None:
         position = 0
         for entry in self.entries:
@@ -127,7 +141,15 @@ class Lister:
             self.place.journal.finds(self.part.bot, self.part.session, fault.name, **fault.detail)
 
 
-def _second_turn(said: Sequence[Message]) -> int:
-    """Where the second user message stands, 0 when there is none."""
+def plain(message: Any) -> Any:
+    """A stored question without the text that a bot had found for one send."""
+    content = message.get("content")
+    if message.get("role") != "user" or not isinstance(content, str) or _FOUND not in content:
+        return message
+    return {**message, "content": content.partition(_FOUND)[0]}
+
+
+def _second_turn(said: Sequence[Message], *, behind: int) -> int:
+    """Where the second user message stands, 0 when there are not at least `behind` others behind it."""
     users = [index for index, message in enumerate(said) if message["role"] == "user"]
-    return users[1] if len(users) > 1 else 0
+    return users[1] if len(users) > 1 + behind else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import selectors
+import select
 import socket
 import threading
 from typing import Self
@@ -124,16 +124,10 @@ class LossyProxy:
                     self._open -= {client, server}
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        with selectors.DefaultSelector() as ready:  # select() itself refuses descriptors above 1,023
-            for end in (client, server):
-                ready.register(end, selectors.EVENT_READ)
-            self._pass_on(client, server, ready)
-
-    def _pass_on(self, client: socket.socket, server: socket.socket, ready: selectors.BaseSelector) -> None:
         request = b""
         while True:
-            found = [key.fileobj for key, _ in ready.select()]
-            source = server if server in found else client
+            ready, _, _ = select.select([client, server], [], [])
+            source = server if server in ready else client
             data = source.recv(65_536)
             if not data:
                 return
