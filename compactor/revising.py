@@ -26,7 +26,7 @@ from compactor.reader import SessionReader
 from compactor.records import ENCODINGS, KEPT, Record, chain_of, unpack
 from compactor.repair import closing_result, open_calls
 from compactor.tokens import Encode, count_message
-from compactor.undoing import chosen, standing
+from compactor.undoing import brought_back, chosen, places, standing
 from compactor.wording import wording_for
 
 T = TypeVar("T")
@@ -95,8 +95,9 @@ class Revising:
             audit = [from_json(row) for row in stored.audit]
             if (done := next((row for row in audit if row.id == undone), None)) is not None:
                 return done  # the reply to the first attempt was lost
-            compaction = chosen(audit, compaction_id)
-            back = yield from self._restored(stored, standing(audit, compaction))
+            left = partial(_places, stored, audit)
+            compaction = chosen(audit, compaction_id, left)
+            back = yield from self._restored(stored, left(compaction))
             before = stored.state.totals.get(self._reader.encoding, (0, 0))[0]
             outcome = Outcome(
                 Code.UNDONE,
@@ -138,7 +139,8 @@ class Revising:
                 positions.append(recall_position(name))
                 continue
             rows = rows if rows is not None else (yield from self.compactions())
-            positions += chosen(rows, name).positions
+            compaction = chosen(rows, name)
+            positions += [*compaction.positions, *brought_back(rows, compaction)]
         return (yield from run(revise.unkeep(self._reader.keys, positions)))
 
     def rewind(self, position: int | str) -> Flow[int]:
@@ -251,17 +253,19 @@ def _original(stored: Stored, position: int, record: Record) -> Record:
     return record if blob is None else unpack(decompress(blob))
 
 
+def _places(stored: Stored, audit: Sequence[Outcome], compaction: Outcome) -> list[int]:
+    """Where what a compaction put stands now."""
+    return places(standing(audit, compaction), stored.records, stored.state.offset)
+
+
 def _restored(stored: Stored, positions: Sequence[int], encoders: Mapping[str, Encode]) -> Restored:
     records: dict[int, Record] = {}
     added = dict.fromkeys(stored.state.totals, 0)
     bytes_added = 0
     for position in positions:
-        index = position - stored.state.offset
-        if not 0 <= index < len(stored.records) or position not in stored.archive:
+        if position not in stored.archive:
             continue
-        shown = stored.records[index]
-        if shown.kind in (Kind.ORIGINAL, Kind.TOMBSTONE, Kind.CORRUPT):
-            continue
+        shown = stored.records[position - stored.state.offset]
         original = _original(stored, position, shown)
         for name in added:
             added[name] += _tokens(original, name, encoders[name]) - _tokens(shown, name, encoders[name])

@@ -1,20 +1,26 @@
-"""Which messages an undo brings back, read from the audit alone."""
+"""Which messages an undo brings back, read from the audit and the records."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from compactor.exceptions import CompactionNotFoundError
-from compactor.models import Code, Outcome
+from compactor.models import Code, Kind, Outcome
+from compactor.records import Record
 
 
-def chosen(audit: Sequence[Outcome], compaction_id: str | None) -> Outcome:
-    """The compaction of that id, or the last one that still stands. Raises CompactionNotFoundError."""
+def chosen(
+    audit: Sequence[Outcome], compaction_id: str | None, left: Callable[[Outcome], Sequence[int]] | None = None
+) -> Outcome:
+    """The compaction of that id, or the last one of which something is left: by default what still stands.
+
+    Raises CompactionNotFoundError.
+    """
     applied = [row for row in audit if row.outcome is Code.APPLIED]
     if compaction_id is not None:
         found = next((row for row in reversed(applied) if row.id == compaction_id), None)
     else:
-        found = next((row for row in reversed(applied) if standing(audit, row)), None)
+        found = next((row for row in reversed(applied) if (left(row) if left else standing(audit, row))), None)
     if found is None:
         raise CompactionNotFoundError(
             "compaction: this session has no applied one of that id. session.compactions() (or compactor status) "
@@ -33,3 +39,24 @@ def standing(audit: Sequence[Outcome], compaction: Outcome) -> tuple[int, ...]:
         for position in row.positions
     }
     return tuple(position for position in compaction.positions if position not in later)
+
+
+def places(positions: Sequence[int], records: Sequence[Record], offset: int) -> list[int]:
+    """Where these replacements stand now: a branch may have carried them on to new positions."""
+    live = {offset + index: record for index, record in enumerate(records) if _is_replaced(record)}
+    found = {position for position in positions if position in live}
+    left = [records[position - offset] for position in positions if 0 <= position - offset < len(records)]
+    carried = {(record.own, record.shown) for record in left if record.kind is Kind.TOMBSTONE}
+    found |= {position for position, record in live.items() if (record.own, record.shown) in carried}
+    return sorted(found)
+
+
+def brought_back(audit: Sequence[Outcome], compaction: Outcome) -> tuple[int, ...]:
+    """Positions that undos of this compaction brought back."""
+    return tuple(
+        p for row in audit if row.outcome is Code.UNDONE and row.reason == compaction.id for p in row.positions
+    )
+
+
+def _is_replaced(record: Record) -> bool:
+    return record.kind not in (Kind.ORIGINAL, Kind.TOMBSTONE, Kind.CORRUPT)

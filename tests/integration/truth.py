@@ -92,7 +92,7 @@ class Truth:
             came_back = next((entry for entry in reversed(self.left) if entry.pushed == message), None)
             entry = Entry(self.following, message, soft=index == latest_user)
             if came_back is not None and (came_back.replacement is not None or came_back.kept):
-                entry = replace(entry, replacement=came_back.replacement, kept=came_back.kept, soft=came_back.soft)
+                entry = replace(came_back, position=self.following)
             self.live.append(entry)
             self.following += 1
             self.exists = True
