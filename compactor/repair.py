@@ -83,6 +83,7 @@ class _Mender:
             if answer >= _end_of_run(self.history, step)
         }
         self.orphans = [index for index in range(len(self.tail)) if self.history.is_orphan(index)]
+        self.last = self._step_to_end()
 
     def problems(self) -> list[str]:
         """One word and position for each fault, in order."""
@@ -102,7 +103,7 @@ class _Mender:
         """Late answers behind their calls, calls that something follows closed, second answers left out."""
         leaving = self._second_answers()
         behind = {_anchor(step, self.late): step for step in self.history.steps}
-        last = self._step_to_end()
+        last = self.last
         mended: list[Message] = []
         for index, message in enumerate(self.tail):
             step = self.history.step_of.get(index)
@@ -119,8 +120,9 @@ class _Mender:
         return [self.tail[answer] for answer in step.answered if answer in self.late] + self._closings(step)
 
     def _closings(self, step: Step) -> list[Message]:
-        moved = self._step_to_end()
-        if not (_is_followed(self.history, step) if moved is None else step is not moved):
+        if not step.open:
+            return []
+        if not (_is_followed(self.history, step) if self.last is None else step is not self.last):
             return []
         words = wording_for(next((text_of(m.value) for m in self.messages if m.role == "user"), ""))
         closings: list[Message] = []

@@ -174,9 +174,13 @@ class _Finder:
         return None
 
     def _members(self, steps: Sequence[Step]) -> list[int]:
-        """The messages of steps, but for results behind a later user message: they stand in another place."""
-        found = [index for step in steps for index in step.indexes if self.turn[index] == self.turn[step.start]]
-        return sorted(found)
+        """The messages of steps, but for second answers behind a later user message: they stand in another place."""
+        return sorted(
+            index
+            for step in steps
+            for index in step.indexes
+            if self.turn[index] == self.turn[step.start] or index not in step.orphans
+        )
 
     def _is_named(self, step: Step, ids: AbstractSet[int]) -> bool:
         return bool(step.answered) and {self.live[index].position for index in step.answered} <= ids

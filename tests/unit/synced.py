@@ -116,7 +116,7 @@ class Session:
             index = position - self.offset
             old = self.records[index]
             shown = encode_message({**old.value(), "content": text}, max_bytes=ROOMY)
-            tokens = dict.fromkeys(ENCODINGS, count_message(shown.value, by_length))
+            tokens: dict[str, int] = dict.fromkeys(ENCODINGS, count_message(shown.value, by_length))
             self.archive.setdefault(position, old)
             self.records[index] = old.showing(shown, Kind.SUMMARY, provisional=False, tokens=tokens)
         self.version += 1

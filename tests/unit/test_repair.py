@@ -206,8 +206,11 @@ def test_a_closing_result_counts_and_stands_at_its_call() -> None:
 
 
 @pytest.mark.parametrize("last", [user("b"), result("first")])
-def test_ten_thousand_messages_are_mended_in_about_a_second(last: Chat) -> None:
-    steps = [message for number in range(5_000) for message in (calling(call(f"c{number}")), result(f"c{number}"))]
+@pytest.mark.parametrize("answered", [True, False])
+def test_ten_thousand_messages_are_mended_in_about_a_second(last: Chat, answered: bool) -> None:
+    steps = [calling(call(f"c{number}")) for number in range(10_000)]
+    if answered:
+        steps = [message for number in range(5_000) for message in (steps[number], result(f"c{number}"))]
     messages = stored([user("a"), calling("first"), user("meanwhile"), *steps, last])
     start = time.process_time()
     repair(messages, by_length)
