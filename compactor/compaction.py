@@ -15,7 +15,7 @@ from compactor.archive import compress
 from compactor.budget import Budget
 from compactor.claims import Begun, Held
 from compactor.commands import claim
-from compactor.commands.command import Command, SessionKeys
+from compactor.commands.command import Command, SessionKeys, number
 from compactor.commands.read import Stored
 from compactor.drafting import Draft, Limits, Summarize, draft
 from compactor.exceptions import SessionDamagedError
@@ -110,6 +110,7 @@ class _Run:
         self.snapshot = Snapshot(messages, judged["fixed"] + sum(message.tokens for message in messages))
         leading = leading_system(message.value for message in messages)
         lead = sum(message.tokens for message in messages[:leading])
+        self._earlier = number(stored.raw.get("spent_in")), number(stored.raw.get("spent_out"))
         self.budget = Budget(judged["limit"], judged["threshold"], judged["ceiling"], judged["fixed"] + lead)
 
     def carry_out(self, planned: Plan) -> Ended:
@@ -138,7 +139,8 @@ class _Run:
         wait = drafted.failure.retry_after or min(30.0, 2.0**attempts)
         if drafted.failure.may_pass and attempts < self.tools.max_attempts and wait <= PAUSE:
             patience = int((wait + self.tools.queue_patience) * 1000)
-            if self.tools.runner.run(claim.retry(self.keys, owner=self.owner, wait_ms=patience)):
+            spent = outcome.spent_in, outcome.spent_out
+            if self.tools.runner.run(claim.retry(self.keys, owner=self.owner, wait_ms=patience, spent=spent)):
                 return Ended(failed, retry_in=wait, code=drafted.failure.code)
         return self.end(failed, pause=max(PAUSE, wait))
 
@@ -221,7 +223,8 @@ class _Run:
 
     def _stamped(self, outcome: Outcome) -> Outcome:
         ms = int((self.tools.clock() - self.started) * 1000)
-        return replace(outcome, id=self.owner, ms=ms, at=self.tools.now())
+        spent_in, spent_out = (outcome.spent_in + self._earlier[0], outcome.spent_out + self._earlier[1])
+        return replace(outcome, id=self.owner, ms=ms, at=self.tools.now(), spent_in=spent_in, spent_out=spent_out)
 
 
 def read_messages(records: Sequence[Record], offset: int, encoding: str, encode: Encode) -> list[Message]:

@@ -21,7 +21,7 @@ from compactor.extract import extract
 from compactor.formats.openai import media_of, text_of, with_text
 from compactor.models import Kind, Message, Replacement, recall_id
 from compactor.planning import Item, Plan, Snapshot
-from compactor.prompts import LARGEST_SHARE, PROMPT_VERSION, Summary, SummaryRequest
+from compactor.prompts import LARGEST_SHARE, PROMPT_VERSION, Summary, SummaryRequest, safe
 from compactor.replies import says_something
 from compactor.tokens import Encode, count_message, count_text
 from compactor.wording import Wording, tool_name, wording_for
@@ -244,7 +244,7 @@ class _Writer:
     def _checked(self, item: Item, text: str, kind: Kind, *, provisional: bool = False) -> Replacement | None:
         """The replacement, or None when it is not clearly smaller than its source."""
         message = item.message
-        value = with_text(message.value, text)
+        value = with_text(message.value, safe(text))  # a client must be able to send what we wrote
         after = count_message(value, self.encode)
         if after > LARGEST_SHARE * message.tokens and not (kind is Kind.POINTER and after < message.tokens):
             return None

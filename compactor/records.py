@@ -90,8 +90,11 @@ class Record:
     text: bytes
 
     def value(self) -> Any:
-        """The message, read-only. Raises SessionDamagedError when the JSON cannot be read."""
-        return freeze(read_json(self.text, self.flags))
+        """The message, read-only. Raises SessionDamagedError when it cannot be read, or is no message."""
+        value = read_json(self.text, self.flags)
+        if not is_object(value):
+            raise SessionDamagedError("stored record: holds no message; it was damaged outside of Compactor.")
+        return freeze(value)
 
     def counted(self, encoding: str) -> int | None:
         """Tokens of the message in this encoding, or None when nobody counted it yet."""
@@ -260,8 +263,12 @@ def fingerprint(value: Mapping[str, Any]) -> bytes:
     visible = {key: value[key] for key in _VISIBLE if value.get(key) is not None}
     try:
         seen = orjson.dumps(visible, option=_OPTIONS | orjson.OPT_SORT_KEYS)
-    except TypeError:  # what only the standard writer takes
-        seen = json.dumps(visible, sort_keys=True).encode()
+    except TypeError:  # what only the standard writer takes; halves of a surrogate pair come back joined
+        joined = json.loads(json.dumps(visible))
+        try:
+            seen = orjson.dumps(joined, option=_OPTIONS | orjson.OPT_SORT_KEYS)
+        except TypeError:
+            seen = json.dumps(joined, sort_keys=True).encode()
     return blake2b(seen, digest_size=8).digest()
 
 

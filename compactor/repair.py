@@ -137,7 +137,8 @@ class _Mender:
         if not self.orphans:
             return set()
         known = {call.id for message in self.messages if message.role == "assistant" for call in calls(message.value)}
-        return {index for index in self.orphans if self.tail[index].value.get("tool_call_id") in known - {None}}
+        given = {index: self.tail[index].value.get("tool_call_id") for index in self.orphans}
+        return {index for index, name in given.items() if isinstance(name, str) and name in known}
 
     def _step_to_end(self) -> Step | None:
         """The step of an answer that came last, when the list would end on an assistant message without it.

@@ -15,7 +15,15 @@ from typing import Any, Final
 from compactor.budget import Budget
 from compactor.carriers import carrier_of, gap_sentence
 from compactor.extract import head_and_tail
-from compactor.formats.openai import RESULT_ROLES, SYSTEM_ROLES, leading_system, media_of, text_of, with_text
+from compactor.formats.openai import (
+    RESULT_ROLES,
+    SYSTEM_ROLES,
+    holds_results,
+    leading_system,
+    media_of,
+    text_of,
+    with_text,
+)
 from compactor.history import History, Step, read_history
 from compactor.models import Fit, Message, recall_id
 from compactor.tokens import Encode, count_message
@@ -92,6 +100,9 @@ class _Composer:
             return False
         if step.open and step.start > history.last_user:
             return False
+        after = step.start + 1
+        if after < len(self.messages) and after not in history.step_of and holds_results(self.messages[after].value):
+            return False  # what the call's answer stands in, the user's message, stays too
         return not any(history.is_unread(index) or self.messages[index].pinned for index in step.indexes)
 
     def _turn_leavers(self) -> bytearray:
@@ -100,7 +111,9 @@ class _Composer:
         leaves = bytearray(len(self.messages))
         for index, role in enumerate(history.roles):
             if index not in history.step_of and role not in SYSTEM_ROLES:
-                stays = index == history.last_user or self.messages[index].pinned or history.is_unread(index)
+                message = self.messages[index]
+                stays = index == history.last_user or message.pinned or history.is_unread(index)
+                stays = stays or holds_results(message.value)
                 leaves[index] = not stays
         return leaves
 
@@ -165,9 +178,9 @@ class _Composer:
         carried = {carrier.start: self._as_is(carrier.start)}
         for index in carrier.answered:
             carried[index] = self._with_text(index, self.wording.left_out.format(id=recall_id(self.position(index))))
-        first = carrier.answered[0]
+        holder = max(carrier.answered, key=lambda index: self.messages[index].tokens)
         # Where messages are missing it is said, even where that costs more than the small result it replaces.
-        carried[first] = self._with_text(first, gap_sentence(gap, self.position, self.wording), always=len(gap) > 1)
+        carried[holder] = self._with_text(holder, gap_sentence(gap, self.position, self.wording), always=len(gap) > 1)
         return carried
 
     def _as_is(self, index: int) -> tuple[Mapping[str, Any], int]:

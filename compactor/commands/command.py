@@ -64,8 +64,11 @@ def text(value: Any) -> str:
 
 
 def number(value: Any, default: int = 0) -> int:
-    """A Redis reply as a whole number; nil and empty are the default."""
-    return int(float(value)) if value not in (None, b"", "") else default
+    """A Redis reply as a whole number; nil and empty are the default. Raises SessionDamagedError."""
+    try:
+        return int(float(value)) if value not in (None, b"", "") else default
+    except (ValueError, OverflowError):
+        raise damaged() from None
 
 
 def fields(reply: Any) -> dict[str, bytes]:

@@ -87,7 +87,7 @@ def _row(data: bytes) -> dict[str, Any]:
         row = json.loads(data)
     except ValueError:
         row = None
-    return row if is_object(row) else {"outcome": "unknown"}
+    return dict(row) if is_object(row) else {"outcome": "unknown"}
 
 
 def read_state(keys: SessionKeys, encoding: str) -> Command[State]:
@@ -130,9 +130,9 @@ def read_load(keys: SessionKeys, encoding: str) -> Command[Load]:
             return Load(0, 0, 0, "idle", "")
         whole = length == (counted or b"0")
         return Load(
-            length=int(length) - number(tombs),
-            total=int(total or 0) if whole else None,
-            lead_tokens=int(lead or 0),
+            length=number(length) - number(tombs),
+            total=number(total) if whole else None,
+            lead_tokens=number(lead),
             claim=text(claim) or "idle",
             held=text(held),
             until_ms=number(until),

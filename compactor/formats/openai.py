@@ -83,6 +83,12 @@ def _part_text(part: Any) -> str:
     return part["text"] if isinstance(part.get("text"), str) else json_text(part)
 
 
+def holds_results(message: Mapping[str, Any]) -> bool:
+    """Whether the content has tool results among its parts, as other providers' user messages do."""
+    content = message.get("content")
+    return is_array(content) and any(is_object(part) and part.get("type") == "tool_result" for part in content)
+
+
 def media_of(message: Mapping[str, Any]) -> int:
     """How many media parts (images, audio, files) the content holds."""
     content = message.get("content")

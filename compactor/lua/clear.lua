@@ -19,9 +19,10 @@ if not state[1] and rows == 0 then -- nothing, or what an eviction left over of 
   redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7], KEYS[8])
   return {}
 end
-local offset, length = tonumber(state[2] or 0), tonumber(state[3] or 0)
+-- What was garbled from outside must not stand in the way of an end.
+local offset, length = tonumber(state[2] or 0) or 0, tonumber(state[3] or 0) or 0
 if ARGV[3] == 'heal' and state[1] and rows == length then return {} end
-local answer = {math.max(0, rows - (state[5] or 0)), redis.call('HLEN', KEYS[4]), 0, redis.call('LLEN', KEYS[5])}
+local answer = {math.max(0, rows - (tonumber(state[5] or 0) or 0)), redis.call('HLEN', KEYS[4]), 0, redis.call('LLEN', KEYS[5])}
 if ARGV[3] == 'clear' and length == 0 and rows == 0 then return {0, 0, 0, answer[4]} end
 
 answer[3] = redis.call('LLEN', KEYS[7]) + redis.call('HLEN', KEYS[8])
@@ -36,7 +37,7 @@ end
 for _, encoding in ipairs({'cl100k_base', 'o200k_base'}) do
   redis.call('HDEL', KEYS[1], encoding .. '.total', encoding .. '.counted', encoding .. '.lead')
 end
-redis.call('HSET', KEYS[1], 'schema', 1, 'revision', (state[1] or now) + 1, 'version', (state[4] or now) + 1,
+redis.call('HSET', KEYS[1], 'schema', 1, 'revision', (tonumber(state[1]) or now) + 1, 'version', (tonumber(state[4]) or now) + 1,
   'offset', offset + math.max(length, rows), 'length', 0, 'tombs', 0, 'lead', 0, 'bytes', 0, 'chain', '',
   'claim', 'idle', 'attempts', 0, 'not_before', 0, 'rearm', 0, 'held', '', 'drafted', '', 'changed_min', 0)
 redis.call('LPUSH', KEYS[6], 'all')

@@ -86,7 +86,7 @@ if remembered > 512 and remembered >= 2 * tonumber(redis.call('HGET', KEYS[1], '
   end
   redis.call('HSET', KEYS[1], 'swept', math.max(256, remembered))
 end
-if length == 0 or redis.call('PTTL', KEYS[1]) < ttl * 0.99 then
+if length == 0 or remembered == 1 or redis.call('PTTL', KEYS[1]) < ttl * 0.99 then
   for i = 1, #KEYS do redis.call('PEXPIRE', KEYS[i], ttl) end
 end
 return answer

@@ -5,11 +5,12 @@
 -- returns 'released' or 'lost'
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner', 'schema')
+local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner', 'schema', 'last')
 if tonumber(claim[3] or 1) > 1 then return 'lost' end -- a newer release has migrated it
+if claim[2] == ARGV[1] and claim[4] == ARGV[2] then return 'released' end -- a repeat of this very call
 if claim[1] ~= 'running' or claim[2] ~= ARGV[1] then return 'lost' end
 redis.call('HSET', KEYS[1], 'claim', 'idle', 'attempts', 0, 'not_before', now + ARGV[3], 'rearm', ARGV[4],
-  'held', ARGV[5], 'last', ARGV[2])
+  'held', ARGV[5], 'last', ARGV[2], 'spent_in', 0, 'spent_out', 0)
 if ARGV[6] == '1' then
   redis.call('RPUSH', KEYS[5], ARGV[2])
   redis.call('LTRIM', KEYS[5], -1000, -1)

@@ -1,6 +1,6 @@
 -- A worker hands its claim to its own later retry.
 -- KEYS  the session's eight keys
--- ARGV  1 owner | 2 ms until the retry, queue patience included
+-- ARGV  1 owner | 2 ms until the retry, queue patience included | 3 tokens in, 4 tokens out that the model took
 -- returns 'queued' or 'lost'
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -10,4 +10,6 @@ if claim[1] == 'queued' and claim[2] == ARGV[1] then return 'queued' end -- a re
 if claim[1] ~= 'running' or claim[2] ~= ARGV[1] then return 'lost' end
 redis.call('HSET', KEYS[1], 'claim', 'queued', 'until', now + ARGV[2])
 redis.call('HDEL', KEYS[1], 'queued_at')
+redis.call('HINCRBY', KEYS[1], 'spent_in', ARGV[3])
+redis.call('HINCRBY', KEYS[1], 'spent_out', ARGV[4])
 return 'queued'
