@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
+from importlib.util import find_spec
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -33,7 +34,7 @@ from compactor.cli.console import Json, print_json, stderr
 from compactor.cli.stopping import interrupted_by_sigterm
 from compactor.client import Compactor
 from compactor.embedded import Child
-from compactor.exceptions import EmbeddedServerError
+from compactor.exceptions import ConfigurationError, EmbeddedServerError
 
 ROWS: Final = 2  # processes of bots
 THREADS: Final = 6  # in each
@@ -71,8 +72,12 @@ def chaos(
     time was over before all pushes and faults were through.
     """
     size = Size(pushes, sessions, faults, seed, model_fails, minutes)
+    if find_spec("openai") is None:
+        raise ConfigurationError("chaos: its workers call a model. pip install 'compactor[worker,embedded]'.")
     folder = keep or Path(tempfile.mkdtemp(prefix="compactor-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise ConfigurationError("keep: expected an empty folder, since the journals of an earlier run would be read.")
     try:
         with interrupted_by_sigterm():
             report, hits = run(size, folder, quiet=json)

@@ -22,6 +22,7 @@ class Workers:
         self._envs, self._folder = envs, folder
         self._running: list[Child | None] = [None] * len(envs)
         self._stopping = False
+        self._failure = ""
         self.starts = 0
         # A child ends with the thread that started it, so each slot has one for the whole run.
         self._keepers = [threading.Thread(target=self._keep, args=(slot,), daemon=True) for slot in range(len(envs))]
@@ -38,7 +39,8 @@ class Workers:
         while not self._stopping:
             try:
                 child = self._start(slot)
-            except EmbeddedServerError:
+            except EmbeddedServerError as error:
+                self._failure = str(error)
                 continue
             self._running[slot] = child
             while child.process.poll() is None:
@@ -55,7 +57,7 @@ class Workers:
         end = time.monotonic() + seconds
         while not until():
             if time.monotonic() > end:
-                raise EmbeddedServerError(f"workers: not ready within {seconds:.0f} s; logs are in {self._folder}")
+                raise EmbeddedServerError(f"workers: not ready within {seconds:.0f} s. {self._failure}")
             time.sleep(_LOOK)
 
     def __enter__(self) -> Self:

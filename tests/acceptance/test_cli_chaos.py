@@ -71,6 +71,13 @@ def test_a_stop_ends_every_child_and_leaves_no_file(number: signal.Signals, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "journal-0.jsonl").write_text("{}")
+    refused = run("chaos", "--keep", str(tmp_path))
+    assert (refused.code, refused.out) == (2, "")
+    assert "empty folder" in refused.err
+
+
 def _everybody(command: Command) -> list[psutil.Process] | None:
     found = command.descendants()
     return found if len(found) >= 5 else None
