@@ -1,4 +1,4 @@
-"""What a send of a caller's own list does, effect by effect, without a server: one round trip, answered for that list."""
+"""What a send of a caller's own list does, effect by effect, without a server: one round trip, that list answered."""
 
 from __future__ import annotations
 
