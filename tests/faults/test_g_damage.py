@@ -58,10 +58,7 @@ DAMAGE: Final = {
     "not UTF-8": not_utf8,
     "empty": empty,
 }
-NO_OBJECT: Final = pytest.mark.xfail(strict=True, reason="JSON that is no object is not quarantined: prepare raises")
-damages: Final = pytest.mark.parametrize(
-    "damage", [pytest.param(each, id=name, marks=[NO_OBJECT] * (each is no_object)) for name, each in DAMAGE.items()]
-)
+damages: Final = pytest.mark.parametrize("damage", [pytest.param(each, id=name) for name, each in DAMAGE.items()])
 
 
 def spoil(raw: Any, settings: Settings, name: str, position: int, damage: Any) -> bytes:
@@ -183,7 +180,6 @@ def test_g06_damage_beside_the_messages_stops_no_send(
 
 
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.xfail(strict=True, reason="a figure of the state that is no number raises ValueError in six calls")
 def test_g06_a_damaged_state_ends_in_errors_of_ours(
     field: str, memory: Compactor, worker: InlineWorker, settings: Settings, raw: Any
 ) -> None:

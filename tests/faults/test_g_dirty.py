@@ -75,12 +75,7 @@ def test_g08_a_lone_surrogate_stops_nothing(text: str, memory: Compactor, worker
         assert sent.messages
 
 
-SPLIT: Final = pytest.mark.xfail(strict=True, reason="a pair in two halves has another fingerprint when it comes back")
-
-
-@pytest.mark.parametrize(
-    "text", [pytest.param(text, id=str(n), marks=[SPLIT] * ("joined" in text)) for n, text in enumerate(HALVES)]
-)
+@pytest.mark.parametrize("text", [pytest.param(text, id=str(n)) for n, text in enumerate(HALVES)])
 def test_g08_a_list_with_a_lone_surrogate_is_known_again(text: str, memory: Compactor) -> None:
     chat: list[Chat] = [user(text), calling("a"), answering("a", {f"key{text}": text}), assistant(text), user("on")]
     session = memory.session("g08/list", WIDE)
@@ -115,7 +110,6 @@ def test_g08_no_half_character_gets_into_a_summary(modelled: Service, model: Mod
         session.prepare().messages[position]["content"].encode()
 
 
-@pytest.mark.xfail(strict=True, reason="an extract copies lone surrogates; an OpenAI client cannot send them")
 def test_g08_no_half_character_is_copied_into_an_extract(memory: Compactor, worker: InlineWorker) -> None:
     session = memory.session("g08/extract", SMALL)
     chat = [m for n in range(9) for m in (call(n), result(n, f"error = half \ud83d of it\n{rows(n)}"))]

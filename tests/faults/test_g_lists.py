@@ -115,17 +115,10 @@ CHANGES: Final[dict[str, Callable[[Session], object]]] = {
     "close": Session.close_open_calls,
 }
 BEGINNINGS: Final = (begin_by_push, begin_by_list, begin_by_sync)
-FOR_EVER: Final = "the first push to a session that a list or a fork made gives its operations no life"
 
 
-def lives(begin: Callable[[Session], None], change: str) -> Any:
-    """One case; the known fault is marked."""
-    fault = change == "push" and begin is not begin_by_push
-    marks = [pytest.mark.xfail(strict=True, reason=FOR_EVER)] if fault else []
-    return pytest.param(begin, CHANGES[change], id=f"{begin.__name__}-{change}", marks=marks)
-
-
-@pytest.mark.parametrize(("begin", "change"), [lives(begin, change) for begin in BEGINNINGS for change in CHANGES])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("begin", BEGINNINGS)
 def test_g04_no_key_lives_for_ever_whatever_is_done(
     begin: Callable[[Session], None],
     change: Callable[[Session], object],
@@ -139,7 +132,6 @@ def test_g04_no_key_lives_for_ever_whatever_is_done(
     assert min(expiries(raw, settings, "g04").values()) > 0
 
 
-@pytest.mark.xfail(strict=True, reason=FOR_EVER)
 def test_g04_no_key_of_a_fork_lives_for_ever(memory: Compactor, settings: Settings, raw: Any) -> None:
     session = memory.session("g04/old", SMALL)
     session.push(TALK)
@@ -147,14 +139,7 @@ def test_g04_no_key_of_a_fork_lives_for_ever(memory: Compactor, settings: Settin
     assert min(expiries(raw, settings, "g04/new").values()) > 0
 
 
-@pytest.mark.parametrize(
-    "begin",
-    [
-        begin_by_push,
-        pytest.param(begin_by_list, marks=pytest.mark.xfail(strict=True, reason=FOR_EVER)),
-        pytest.param(begin_by_sync, marks=pytest.mark.xfail(strict=True, reason=FOR_EVER)),
-    ],
-)
+@pytest.mark.parametrize("begin", BEGINNINGS)
 def test_g11_a_message_pushed_again_after_the_session_ended_is_stored(
     begin: Callable[[Session], None], memory: Compactor, settings: Settings, raw: Any
 ) -> None:
