@@ -131,7 +131,7 @@ def test_what_is_no_result_keeps_its_order(chat: list[Chat]) -> None:
 def test_no_answer_is_moved_away_from_the_end_so_that_an_assistant_speaks_last(chat: list[Chat]) -> None:
     history = read_history(chat)
     if chat and chat[-1]["role"] in RESULT_ROLES and not history.is_orphan(len(chat) - 1):
-        assert mended(chat)[-1]["role"] in RESULT_ROLES
+        assert mended(chat)[-1]["role"] != "assistant"
 
 
 @few
