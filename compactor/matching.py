@@ -19,6 +19,7 @@ from compactor.records import Encoded, encode_message
 from compactor.returned import expand, is_shortened
 
 _NO_LIMIT: Final = 1 << 40  # bytes; it is stored already
+_WHOLE: Final = 12  # characters that are no accident when they stand in another text
 _ENOUGH: Final = 0.5  # of the shorter text, shared at its ends
 
 
@@ -207,11 +208,15 @@ def _overlaps(names: Sequence[object]) -> list[int]:
 def similar(one: str, other: str) -> bool:
     """Whether two texts may be one message with other surroundings: retrieved text, a reminder.
 
-    They share their first or last line, or more than half of the shorter one at their ends.
+    They share their first or last line, or more than half of the shorter one at their ends, or the longer one holds
+    all of the other.
     """
     if not one or not other:
         return False
     if _line(one, first=True) == _line(other, first=True) or _line(one, first=False) == _line(other, first=False):
+        return True
+    shorter, longer = sorted((one.strip(), other.strip()), key=len)
+    if len(shorter) >= _WHOLE and shorter in longer:
         return True
     ahead = _shared(one, other)
     behind = _shared(one[ahead:][::-1], other[ahead:][::-1])

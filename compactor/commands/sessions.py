@@ -11,6 +11,7 @@ from compactor.claims import Claim
 from compactor.commands.command import Command, number, session_keys, text
 from compactor.commands.dead import ATTEMPTS_USED_UP, is_dead, milliseconds
 from compactor.commands.tenants import DEFAULT, tenant_of
+from compactor.exceptions import SessionDamagedError
 from compactor.models import SessionId
 from compactor.records import ENCODINGS
 
@@ -102,7 +103,13 @@ def _seen(
             stored_bytes=number(raw["bytes"]),
             expires_in=expires_in,
         )
-    except (ValueError, TypeError, KeyError, AttributeError):  # one broken state must not end a listing
+    except (
+        SessionDamagedError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+    ):  # one broken state must not end a listing
         return Seen(session, expires_in=expires_in)
 
 

@@ -158,9 +158,6 @@ def test_words_of_another_message_are_no_rewording() -> None:
     assert (found.reword, found.branch) == (None, 2)
 
 
-@pytest.mark.xfail(
-    reason="only the ends of two texts are compared, so a question wrapped on both sides is a fork", strict=True
-)
 def test_a_template_around_the_question_is_a_rewording() -> None:
     question = "What is the status of order 4711?"
     wrapped = f"Context:\norder 4711: sent\n\nQuestion: {question}\nAnswer in one line."
