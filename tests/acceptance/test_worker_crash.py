@@ -34,8 +34,8 @@ PUSHED = long_talk(9, "well", MARK)
 
 @pytest.fixture
 def settings(server: EmbeddedServer) -> Settings:
-    """Claims run out after 3 s; tasks of a dead worker do not come back within a test."""
-    return crash_settings(server.url, f"crash-{uuid.uuid4().hex[:8]}", lease=3.0, visibility=60.0, attempts=2)
+    """Claims run out after 6 s, which no test waits for; tasks of a dead worker do not come back within a test."""
+    return crash_settings(server.url, f"crash-{uuid.uuid4().hex[:8]}", lease=6.0, visibility=60.0, attempts=2)
 
 
 @pytest.fixture
@@ -58,6 +58,12 @@ def session(settings: Settings) -> Iterator[Session]:
 
 def queue(session: Session) -> None:
     assert session.prepare().verdict.compaction == "queued"
+
+
+def end_lease(server: EmbeddedServer, settings: Settings, session: str = "crash/session") -> None:
+    """Saves a test the seconds until a claim runs out."""
+    with bare(server) as raw:
+        raw.hset(keys_of(settings, session).state, "until", 0)
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,7 @@ def children(process: int) -> list[int]:
     strict=True, reason="the first child is forked while the vocabulary loads, and waits for its lock for ever"
 )
 def test_a_child_of_a_pool_of_processes_killed_in_the_model_call_is_replaced_and_its_task_ends(
-    session: Session, settings: Settings, model: HeldModel, tmp_path: Path
+    session: Session, settings: Settings, model: HeldModel, tmp_path: Path, server: EmbeddedServer
 ) -> None:
     options = ("--pool", "processes", "--concurrency", "1")
     with running_worker(settings, tmp_path / "worker.log", model=model.server, options=options) as worker:
@@ -139,6 +145,7 @@ def test_a_child_of_a_pool_of_processes_killed_in_the_model_call_is_replaced_and
             for child in children(worker.process.pid):
                 os.kill(child, signal.SIGKILL)
             model.let_go()
+        end_lease(server, settings)
         wait_until(lambda: session.prepare().replaced, what="the swap")
         assert worker.process.poll() is None
     is_compacted_once(session)
@@ -148,7 +155,7 @@ def test_a_child_of_a_pool_of_processes_killed_in_the_model_call_is_replaced_and
 def test_a_server_that_becomes_read_only_during_the_model_call_delays_the_compaction_and_ends_no_worker(
     own_server: EmbeddedServer, model: HeldModel, tmp_path: Path
 ) -> None:
-    settings = crash_settings(own_server.url, "failover", lease=2.0, visibility=60.0)
+    settings = crash_settings(own_server.url, "failover", lease=6.0, visibility=60.0)
     with Workers(settings, model.server, tmp_path).start("worker") as worker, Compactor(settings=settings) as memory:
         session = memory.session("crash/failover", SMALL)
         session.push(PUSHED)
@@ -160,6 +167,7 @@ def test_a_server_that_becomes_read_only_during_the_model_call_delays_the_compac
             context = session.prepare()
             assert context.verdict.compaction == "held(store_unavailable)"
             assert context.verdict.sent <= context.verdict.ceiling
+        end_lease(own_server, settings, "crash/failover")
         wait_until(lambda: session.prepare().replaced, what="the swap")
         assert worker.process.poll() is None
         is_compacted_once(session)
@@ -173,14 +181,13 @@ def is_asked(model: HeldModel, times: int) -> bool:
 def test_a_session_that_kills_its_workers_is_given_up_until_somebody_asks(
     session: Session, settings: Settings, workers: Workers, model: HeldModel, server: EmbeddedServer
 ) -> None:
-    with bare(server) as raw:
-        for attempt in range(1, settings.max_attempts + 1):
-            with workers.start(f"worker{attempt}") as worker:
-                queue(session)
-                wait_until(partial(is_asked, model, attempt), what="the model call")
-                worker.kill()
-            assert session.status().attempts == attempt
-            raw.hset(keys_of(settings, "crash/session").state, "until", 0)  # the lease is over
+    for attempt in range(1, settings.max_attempts + 1):
+        with workers.start(f"worker{attempt}") as worker:
+            queue(session)
+            wait_until(partial(is_asked, model, attempt), what="the model call")
+            worker.kill()
+        assert session.status().attempts == attempt
+        end_lease(server, settings)
     context = session.prepare()
     assert context.verdict.compaction == "held(dead)"
     assert context.verdict.sent <= context.verdict.ceiling
@@ -196,7 +203,7 @@ def test_a_session_that_kills_its_workers_is_given_up_until_somebody_asks(
 def test_a_worker_that_wakes_after_another_compacted_its_session_changes_nothing(
     own_server: EmbeddedServer, model: HeldModel, tmp_path: Path
 ) -> None:
-    settings = crash_settings(own_server.url, "frozen", lease=3.0, visibility=60.0)
+    settings = crash_settings(own_server.url, "frozen", lease=6.0, visibility=60.0)
     workers = Workers(settings, model.server, tmp_path)
     with workers.start("frozen") as frozen, Compactor(settings=settings) as memory, bare(own_server) as raw:
         session = memory.session("crash/frozen", SMALL)
@@ -209,6 +216,7 @@ def test_a_worker_that_wakes_after_another_compacted_its_session_changes_nothing
             # A broker hands the next task to a worker that still waits for one, though it is frozen.
             wait_until(lambda: raw.info("clients")["blocked_clients"] == 0, what="the end of its wait")
             with workers.start("awake"):
+                end_lease(own_server, settings, "crash/frozen")
                 wait_until(lambda: session.prepare().replaced, what="the swap")
             before = everything(raw, settings, "crash/frozen")
         finally:

@@ -271,7 +271,7 @@ CASES = {  # by script, and behind a colon what is special
     "begin": Case(_worked, lambda begin: begin.begun.value, "running", "busy"),
     "archive": Case(_worked, _whole, "ok", "ok"),
     "swap": Case(_worked, _whole, "applied", "applied"),
-    "release": Case(_released, _whole, True, False),
+    "release": Case(_released, _whole, True, True),
     "retry": Case(_retried, _whole, True, True),
     "crash": Case(_crashed, _whole, "released", "lost"),
     "revive": Case(_revived, _whole, "revived", "revived"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import select
+import selectors
 import socket
 import threading
 from dataclasses import dataclass, field
@@ -93,19 +93,26 @@ class Gate:
                 self._start(self._serve, client)
 
     def _serve(self, client: socket.socket) -> None:
-        with contextlib.suppress(OSError), client, socket.create_connection(("127.0.0.1", self._port)) as server:
+        with (
+            contextlib.suppress(OSError),
+            client,
+            socket.create_connection(("127.0.0.1", self._port)) as server,
+            selectors.DefaultSelector() as watched,
+        ):
+            watched.register(client, selectors.EVENT_READ)
+            watched.register(server, selectors.EVENT_READ)
             with self._lock:
                 self._open |= {client, server}
             try:
-                self._forward(client, server)
+                self._forward(client, server, watched)
             finally:
                 with self._lock:
                     self._open -= {client, server}
 
-    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+    def _forward(self, client: socket.socket, server: socket.socket, watched: selectors.BaseSelector) -> None:
         request = b""
         while True:
-            ready, _, _ = select.select([client, server], [], [])
+            ready = [key.fileobj for key, _ in watched.select()]
             source = server if server in ready else client
             data = source.recv(65_536)
             if not data:
