@@ -28,7 +28,7 @@ from tests.integration.inline_worker import InlineWorker
 from tests.integration.lossy_proxy import LossyProxy
 from tests.integration.stored import keys_of
 
-TALK = [user("one"), assistant("1"), *step(1), assistant("here"), user("two"), assistant("2")]
+TALK = [user("one"), assistant("1"), *step(1, 5), assistant("here"), user("two"), assistant("2")]
 
 
 def archive_bytes(raw: Any, settings: Settings, session: str) -> int:
@@ -67,7 +67,7 @@ def test_the_steady_state_is_one_round_trip(connect: Connect, through_proxy: Set
     assert proxy.turns - before == 2, "a branch, and a list that lost its head"
 
 
-@pytest.mark.parametrize("more", [[], [user("And?")], step(9)])
+@pytest.mark.parametrize("more", [[], [user("And?")], step(9, 5)])
 def test_a_process_that_knows_nothing_needs_one_round_trip_for_a_list_of_originals(
     connect: Connect, settings: Settings, through_proxy: Settings, proxy: LossyProxy, more: list[dict[str, Any]]
 ) -> None:
