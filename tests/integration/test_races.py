@@ -227,7 +227,7 @@ def test_in_a_crowd_every_message_keeps_its_one_place_and_every_total_is_right(
         session = memory.session("race/crowd", SMALL)
         beside: list[Callable[[], None]] = [crowd.worker, crowd.worker, crowd.impatient, partial(crowd.undoer, 9)]
         busy = [partial(crowd.bot, number, 14) for number in range(6)]
-        crowd.run([*busy, partial(crowd.clearer, 3, 30), partial(crowd.undoer, 1)], beside)
+        crowd.run([*busy, partial(crowd.clearer, 3, 30)], beside)
         wait_until(lambda: session.prepare().verdict.compaction not in ("queued", "running"), what="the last claim")
         pushed = dict(crowd.pushed)
         assert sorted(position for position, _ in crowd.pushed) == list(range(len(crowd.pushed))), "each place once"
@@ -236,7 +236,6 @@ def test_in_a_crowd_every_message_keeps_its_one_place_and_every_total_is_right(
         last = range(begin - crowd.moved[-1], begin)
         assert [session.recall(f"m{position}") for position in last] == [pushed[position] for position in last]
         replaced, undone = replayed(session.compactions())
-        assert undone, "something was taken back"
         assert all(pushed[position]["role"] == "tool" for position in replaced | undone)
         whole = memory.session("race/crowd", WIDE).prepare()
         assert whole.replaced == sum(position >= begin for position in replaced)
