@@ -8,7 +8,8 @@ if tonumber(claim[6] or 1) > 1 then return 'lost' end -- a newer release has mig
 if claim[1] ~= 'running' or claim[2] ~= ARGV[1] then return 'lost' end
 local drafted, bytes = claim[3] or '', tonumber(claim[4] or 0)
 for i = 2, #ARGV, 2 do
-  if redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 1]) == 1 then
+  -- What is there already is the same original: of an attempt before, or of a branch, whose only one it is.
+  if redis.call('HSETNX', KEYS[4], ARGV[i], ARGV[i + 1]) == 1 then
     drafted = drafted .. ' ' .. ARGV[i]
     bytes = bytes + #ARGV[i + 1]
   end

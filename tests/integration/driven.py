@@ -26,6 +26,7 @@ from tests.integration.stored import keys_of
 from tests.integration.truth import RESULTS, SYSTEM, Truth, Value
 
 BOTS = (SMALL, OTHER_ENCODING)
+HEAD = 51  # bytes of a record before its JSON
 
 
 @dataclass
@@ -245,6 +246,13 @@ class Driven(RuleBasedStateMachine):
             assert revision == self.stays[0]
             assert archived <= self.stays[1], "a claim takes away what no swap took"
         self.stays = None
+
+    @invariant()
+    def the_size_is_what_is_stored(self) -> None:
+        keys = keys_of(self.bench.settings, self.name)
+        pipeline = self.bench.raw.pipeline().hget(keys.state, "bytes").lrange(keys.messages, 0, -1).hvals(keys.archive)
+        counted, live, archived = pipeline.execute()
+        assert int(counted or 0) == sum(len(row) - HEAD for row in live) + sum(map(len, archived))
 
     @invariant()
     def every_message_can_be_recalled(self) -> None:
