@@ -20,8 +20,8 @@ class Bill:
     """Model calls of a run: those that gave a summary, those that did not, those for a content that had one.
 
     `at_risk` counts the calls whose compaction a fault hit on its way, at its worker or by the
-    failure of another of its calls: these may have to be made again. `unexplained` counts repeats
-    of calls that were not.
+    failure of another of its calls, or that an undo made stale: these may have to be made again.
+    `unexplained` counts repeats of calls that were not.
     """
 
     calls: int
@@ -42,7 +42,7 @@ def bill(
     """Compares the model's own account with the audit of the sessions; `lease` in seconds ends every compaction."""
     good = [call for call in calls if call.answered]
     settled = _settled(records, runs)
-    spoilt = _Spoilt(calls, records, lease)
+    spoilt = _Spoilt(calls, records, runs, lease)
     at_risk = [
         spoilt.holds(call) or _is_cut(call, (*settled.get(call.content, ()), call.began + lease), hits) for call in good
     ]
@@ -62,9 +62,11 @@ def _is_cut(call: Call, ends: Sequence[float], hits: Sequence[Hit]) -> bool:
 
 
 class _Spoilt:
-    """Compactions in which a call to the model failed, by session and time."""
+    """Compactions in which a call to the model failed, or an earlier one was undone, by session and time."""
 
-    def __init__(self, calls: Sequence[Call], records: Sequence[Record], lease: float) -> None:
+    def __init__(
+        self, calls: Sequence[Call], records: Sequence[Record], runs: Mapping[str, Sequence[Outcome]], lease: float
+    ) -> None:
         self._lease = lease
         self._sessions = {
             _content(message): entry.session
@@ -74,6 +76,8 @@ class _Spoilt:
             if message.get("role") == "tool"
         }
         self._failed: dict[str, list[float]] = defaultdict(list)
+        for session, outcomes in runs.items():
+            self._failed[session] += [run.at for run in outcomes if run.outcome is Code.UNDONE]
         for call in calls:
             if not call.answered:
                 self._failed[self._sessions.get(call.content, "")].append(call.began)

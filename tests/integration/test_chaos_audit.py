@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from hashlib import blake2b
 from typing import Any
 
 import pytest
 
-from compactor import Compactor, Session
+from compactor import Code, Compactor, Outcome, Session
 from compactor.archive import compress, decompress
 from compactor.cli.chaos_audit import BEYOND, PROMISES, Audited, audit
 from compactor.cli.chaos_bill import Bill, bill
@@ -197,6 +198,15 @@ def test_a_repeated_call_is_explained_by_a_fault_between_it_and_its_swap(
     calls = [Call(0, "same", 100.0, answered=True), Call(1, second, 110.0, answered=True)]
     seen = billed(calls, hits)
     assert (seen.twice, seen.at_risk, seen.unexplained) == expected
+
+
+def test_a_call_that_an_undo_made_stale_is_explained() -> None:
+    answer = {"role": "tool", "tool_call_id": "call_1", "content": "rows"}
+    content = blake2b(b"rows", digest_size=8).hexdigest()
+    calls = [Call(0, content, 100.0, answered=True), Call(1, content, 110.0, answered=True)]
+    undone = {NAME: [Outcome(Code.UNDONE, at=101.0)]}
+    seen = bill(calls, [], [journal([answer])], undone, lease=3.0)
+    assert (seen.twice, seen.at_risk, seen.unexplained) == (1, 1, 0)
 
 
 def test_a_call_that_gave_nothing_is_not_billed() -> None:
