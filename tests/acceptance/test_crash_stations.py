@@ -81,9 +81,10 @@ def wrecks(server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> 
         for wreck in made.values():
             look_at(wreck, raw, settings)
         model.let_go()
-        with running_worker(settings, folder / "second.log", model=model.server):
+        with running_worker(settings, folder / "second.log", model=model.server) as second:
             warm_up(settings)
             wait_until(lambda: is_done(raw, settings), seconds=30, what="the end of every task")
+            second.kill()
         for wreck in made.values():
             wreck.calls = model.calls(wreck.mark)
         yield made

@@ -94,8 +94,9 @@ def test_a_worker_killed_in_the_model_call_delays_the_compaction_by_its_lease(
 ) -> None:
     killed_at(Station.ASKING, session, stations, settings, tmp_path / "first.log")
     assert session.prepare().verdict.compaction == "running"
-    with Bot(session) as bot, running_worker(settings, tmp_path / "second.log", model=stations.model.server):
+    with Bot(session) as bot, running_worker(settings, tmp_path / "second.log", model=stations.model.server) as second:
         compacted = wait_until(lambda: bot.compacted, what="the swap")
+        second.kill()
     queued = bot.queued
     assert queued is not None
     record_property("queued again after s", round(queued, 2))
