@@ -14,7 +14,7 @@ from compactor.commands.push import Batch, Pushed
 from compactor.effects import Flow, compute, run
 from compactor.exceptions import InvalidMessageError, StoreUnavailableError
 from compactor.formats.openai import leading_system
-from compactor.json_values import is_array, is_object
+from compactor.json_values import is_array
 from compactor.models import Receipt
 from compactor.reader import HEAVY, MANY, SessionReader
 from compactor.records import ENCODINGS, Encoded, encode_message
@@ -103,13 +103,6 @@ class Pushing:
             threshold=self.budget.threshold,
             fixed=self.budget.fixed,
         )
-
-
-def listed(messages: object) -> list[Any]:
-    """A caller's own list. Raises InvalidMessageError for anything else."""
-    if is_object(messages) or not is_array(messages):
-        raise InvalidMessageError("messages: expected the whole conversation as a list of chat messages.")
-    return list(messages)
 
 
 def operation_id(idempotency_key: str | None) -> bytes:

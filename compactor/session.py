@@ -8,7 +8,7 @@ from compactor.effects import Flow, run
 from compactor.judging import Request, compaction_word, verdict
 from compactor.model_config import ModelConfig
 from compactor.models import Fit, Receipt, SessionId, Status, Verdict
-from compactor.pushing import Pushing, listed
+from compactor.pushing import Pushing
 from compactor.queueing import Queueing
 from compactor.reader import SessionReader, Surroundings
 from compactor.revising import Revising
@@ -58,7 +58,7 @@ class SessionFlows:
 
     def sync(self, messages: object) -> Flow[Receipt]:
         """Stores what a caller's own list has new, without a send."""
-        read_list = yield from self._syncing.read(listed(messages))
+        read_list = yield from self._syncing.read(messages)
         fixed = yield from self._reader.fixed(Request(lead=read_list.lead))
         judgement = self._reader.judge(Request(lead=read_list.lead), fixed)
         placed = yield from self._syncing.place(read_list, judgement, (yield from self._reader.encoder()), mode="look")

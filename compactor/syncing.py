@@ -12,9 +12,10 @@ from compactor.commands.prepare import Judgement, Load, Mode
 from compactor.commands.push import session_full
 from compactor.commands.sync import Change, Row
 from compactor.effects import Flow, compute, run
-from compactor.exceptions import SessionEvictedError, StoreUnavailableError, TenantFullError
+from compactor.exceptions import InvalidMessageError, SessionEvictedError, StoreUnavailableError, TenantFullError
 from compactor.formats.openai import leading_system
 from compactor.frozen import freeze
+from compactor.json_values import is_array
 from compactor.judging import beginning_at
 from compactor.list_change import change_of, tokens_of
 from compactor.matching import Match, expanded, match
@@ -69,7 +70,9 @@ class Syncing:
         self._reader, self._pushing, self._queueing = reader, pushing, queueing
 
     def read(self, messages: object) -> Flow[Listed]:
-        """Splits a list into system text and conversation. Raises InvalidMessageError."""
+        """Splits a list into system text and conversation. Raises InvalidMessageError, also for a single message."""
+        if not is_array(messages):
+            raise InvalidMessageError("messages: expected the whole conversation as a list of chat messages.")
         encoded = yield from self._pushing.encoded(messages)
         lead = leading_system(message.value for message in encoded)
         return Listed(tuple(freeze(dict(message.value)) for message in encoded[:lead]), tuple(encoded[lead:]))

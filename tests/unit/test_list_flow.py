@@ -167,6 +167,14 @@ def test_only_a_list_can_be_synced(bad: Any) -> None:
         sync(bot, bot.script(), bad)
 
 
+@pytest.mark.parametrize("bad", ["hi", user("a"), 7])
+def test_a_single_message_is_no_list_to_prepare(bad: Any) -> None:
+    """Taken for the whole conversation it would be a branch, and end the history."""
+    bot = Bot()
+    with pytest.raises(InvalidMessageError, match="whole conversation as a list"):
+        prepare(bot, bot.script(), bad)
+
+
 @pytest.mark.parametrize("repair", ["yes", 1.5, []])
 def test_whether_to_mend_is_a_yes_or_no(repair: Any) -> None:
     bot = Bot()
