@@ -101,11 +101,6 @@ class Record:
         tokens = self.tokens[ENCODINGS.index(encoding)]
         return None if tokens == NOT_COUNTED else tokens
 
-    @property
-    def pushed_head(self) -> bytes:
-        """The part of the head in front of time and fingerprints."""
-        return _PUSHED.pack(VERSION, self.flags, self.kind, *self.tokens)
-
     def pack(self) -> bytes:
         head = _HEAD.pack(
             VERSION, self.flags, self.kind, *self.tokens, self.pushed_ms, self.own, self.shown, self.chain
