@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 
 from compactor.commands.breaker import Admission, Circuit, admit, breaker_key, settle
 from compactor.commands.command import Command
-from compactor.compaction import Runner
 from compactor.exceptions import (
     OUT_OF_TIME,
     StoreUnavailableError,
@@ -23,6 +22,7 @@ from compactor.exceptions import (
     SummarizerTimeout,
     SummarizerUnreachable,
 )
+from compactor.reuse import Runner
 from compactor.settings import Settings
 
 T = TypeVar("T")

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from compactor.archive import compress
 from compactor.budget import Budget
 from compactor.claims import Begun, Held
 from compactor.commands import claim
-from compactor.commands.command import Command, SessionKeys, number
+from compactor.commands.command import SessionKeys, number
 from compactor.commands.read import Stored
 from compactor.drafting import Draft, Limits, Summarize, draft
 from compactor.exceptions import SessionDamagedError
@@ -25,19 +25,12 @@ from compactor.outcomes import to_json
 from compactor.planning import Nothing, Plan, Snapshot, plan
 from compactor.quarantine import readable
 from compactor.records import KEPT, PINNED, PROVISIONAL, SOFT, Record, encode_message
+from compactor.reuse import ReusingSummarizer, Runner
 from compactor.tokens import Encode, count_message
 
 T = TypeVar("T")
 PAUSE: Final = 60.0  # seconds without a compaction after the model failed for good
 _NO_LIMIT: Final = 1 << 40  # bytes; a replacement is smaller than what was let in
-
-
-class Runner(Protocol):
-    """Runs one command against the store."""
-
-    def run(self, command: Command[T]) -> T:
-        """The command's parsed answer. Raises StoreUnavailableError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +46,7 @@ class Tools:
     lease: float = 90.0
     queue_patience: float = 900.0
     max_attempts: int = 3
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +112,7 @@ class _Run:
             planned,
             self.snapshot,
             encode=self.encode,
-            summarize=self.tools.summarize,
+            summarize=self._summarizer(),
             limits=Limits(deadline=self.started + self.tools.deadline, over=self.snapshot.total > self.budget.ceiling),
             progress=self.progress,
         )
@@ -126,6 +120,11 @@ class _Run:
         if not drafted.replacements or self._too_little(drafted):
             return self._without_gain(drafted, outcome)
         return self._swap(planned, drafted, outcome)
+
+    def _summarizer(self) -> Summarize | None:
+        """The model, asked only for what no earlier attempt of this session has an answer to."""
+        tools = self.tools
+        return tools.summarize and ReusingSummarizer(tools.summarize, tools.runner, self.keys, tools.model)
 
     def _too_little(self, drafted: Draft) -> bool:
         return drafted.saved < self.budget.min_reclaim and self.snapshot.total <= self.budget.ceiling
@@ -138,9 +137,13 @@ class _Run:
         failed = replace(nothing, outcome=Code.SUMMARIZER_FAILED, reason=drafted.failure.code)
         wait = drafted.failure.retry_after or min(30.0, 2.0**attempts)
         if drafted.failure.may_pass and attempts < self.tools.max_attempts and wait <= PAUSE:
-            patience = int((wait + self.tools.queue_patience) * 1000)
-            spent = outcome.spent_in, outcome.spent_out
-            if self.tools.runner.run(claim.retry(self.keys, owner=self.owner, wait_ms=patience, spent=spent)):
+            retry = claim.retry(
+                self.keys,
+                owner=self.owner,
+                wait_ms=int(wait * 1000),
+                patience_ms=int(self.tools.queue_patience * 1000),
+            )
+            if self.tools.runner.run(retry):
                 return Ended(failed, retry_in=wait, code=drafted.failure.code)
         return self.end(failed, pause=max(PAUSE, wait))
 

@@ -106,7 +106,7 @@ class _Matcher:
         row = self.items[i]
         if k != self.soft or self.known[i] is not None or row.value.get("role") != "user":
             return False
-        if not (i == k == 0 or (i > 0 < k and self.same(i - 1, k - 1))) or row.own in self.owns:
+        if not (i == 0 or (k > 0 and self.same(i - 1, k - 1))) or row.own in self.owns:
             return False
         if not similar(text_of(self.history[self.live[k]].value), text_of(row.value)):
             return False

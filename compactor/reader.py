@@ -159,6 +159,7 @@ class SessionReader:
                 ttl_ms=self.ttl_ms,
                 known=Known(held.version, len(held.messages)),
                 queue_ms=int(self.settings.queue_patience * 1000),
+                lease_ms=int(self.settings.claim_lease * 1000),
                 max_attempts=self.settings.max_attempts,
                 kept=kept,
                 mode=mode,

@@ -15,7 +15,7 @@ from compactor.frozen import freeze
 from compactor.history import History, Step, read_history
 from compactor.models import Message, recall_id
 from compactor.tokens import Encode, count_message
-from compactor.wording import wording_for
+from compactor.wording import CHINESE, ENGLISH, wording_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +167,11 @@ def closing_result(call: Call, text: str) -> dict[str, Any]:
     if call.id is None:
         return {"role": "function", "name": call.name, "content": text}
     return {"role": "tool", "tool_call_id": call.id, "content": text}
+
+
+def is_closing(value: Mapping[str, Any]) -> bool:
+    """Whether a message is a result that closes a call, in our words."""
+    return value.get("role") in RESULT_ROLES and text_of(value) in (ENGLISH.interrupted, CHINESE.interrupted)
 
 
 def _end_of_run(history: History, step: Step) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from typing import Any
 
@@ -82,7 +83,9 @@ def refuse_a_start_that_cannot_work(**_: Any) -> None:
         _log.critical("%s", error)
         raise SystemExit(1) from None
     # The first compaction need not wait the 0.8 s that the vocabulary of today's models takes.
-    threading.Thread(target=encoder, args=("o200k_base",), daemon=True).start()
+    loading = threading.Thread(target=encoder, args=("o200k_base",), daemon=True)
+    loading.start()
+    os.register_at_fork(before=loading.join)  # a pool of processes must not inherit the lock of a load
 
 
 def _check(settings: Settings) -> None:

@@ -61,6 +61,7 @@ def tools() -> Tools:
         lease=read.claim_lease,
         queue_patience=read.queue_patience,
         max_attempts=read.max_attempts,
+        model=read.summarizer_model or "",
     )
 
 

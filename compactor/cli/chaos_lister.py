@@ -20,7 +20,6 @@ RETURNED: Final = "returned"  # goes on with the list that it got back, whatever
 REWORDS: Final = "rewords"  # adds found text to the newest question, another one for each send
 WAYS: Final = (OWN, RETURNED, REWORDS)
 _FOUND: Final = "\n(found for this send: "
-_UNTOUCHED: Final = 2  # a list that begins with a question whose words change is another conversation
 _MOST_STALE: Final = 8  # messages that an old list of its own may lack
 
 
@@ -93,7 +92,7 @@ class Lister:
         said = self.said
         if way < 0.1 and len(said) > _MOST_STALE + 2 and self.part.owns != REWORDS:
             self._send(said[: -self.random.randint(1, _MOST_STALE)])
-        elif way < 0.2 and (head := _second_turn(said, behind=_UNTOUCHED if self.part.owns == REWORDS else 0)):
+        elif way < 0.2 and (head := _second_turn(said)):
             self._send([said[0], *said[head:]])
         else:
             self._send(said, present=True)
@@ -149,7 +148,7 @@ def plain(message: Any) -> Any:
     return {**message, "content": content.partition(_FOUND)[0]}
 
 
-def _second_turn(said: Sequence[Message], *, behind: int) -> int:
-    """Where the second user message stands, 0 when there are not at least `behind` others behind it."""
+def _second_turn(said: Sequence[Message]) -> int:
+    """Where the second user message stands, 0 when there is none."""
     users = [index for index, message in enumerate(said) if message["role"] == "user"]
-    return users[1] if len(users) > 1 + behind else 0
+    return users[1] if len(users) > 1 else 0

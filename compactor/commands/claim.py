@@ -91,12 +91,13 @@ def unqueue(keys: SessionKeys, *, owner: CompactionId) -> Command[bool]:
     return Command(lambda replies: text(replies[0]) == "released", "unqueue", keys.all, (owner,))
 
 
-def retry(keys: SessionKeys, *, owner: CompactionId, wait_ms: int, spent: tuple[int, int] = (0, 0)) -> Command[bool]:
-    """Hands the claim to this task's own retry; False when it was lost before.
+def retry(keys: SessionKeys, *, owner: CompactionId, wait_ms: int, patience_ms: int) -> Command[bool]:
+    """Hands the claim to this task's own retry in `wait_ms`; False when it was lost before.
 
-    `spent` are the tokens, in and out, that the model took so far; the next start reads them.
+    After `patience_ms` more the retry counts as lost.
     """
-    return Command(lambda replies: text(replies[0]) == "queued", "retry", keys.all, (owner, wait_ms, *spent))
+    args = (owner, wait_ms + patience_ms, wait_ms)
+    return Command(lambda replies: text(replies[0]) == "queued", "retry", keys.all, args)
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

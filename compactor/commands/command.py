@@ -32,7 +32,10 @@ class Command(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class SessionKeys:
-    """The eight keys of a session; they share one hash tag, so a cluster keeps them together."""
+    """The eight keys of a session, and one for short-lived answers of the model.
+
+    They share one hash tag, so a cluster keeps them together.
+    """
 
     state: str
     messages: str
@@ -42,6 +45,7 @@ class SessionKeys:
     changes: str
     cleared: str
     cleared_archive: str
+    summaries: str
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -55,7 +59,7 @@ def session_keys(namespace: str, session: SessionId) -> SessionKeys:
     """The keys of one session in one namespace."""
     tag = f"{{{namespace}:{session}}}"
     names = ("state", "messages", "operations", "archive", "audit", "changes", "cleared", "cleared-archive")
-    return SessionKeys(*(f"{tag}:{name}" for name in names))
+    return SessionKeys(*(f"{tag}:{name}" for name in (*names, "summaries")))
 
 
 def text(value: Any) -> str:

@@ -74,6 +74,7 @@ def prepare(
     ttl_ms: int,
     known: Known,
     queue_ms: int,
+    lease_ms: int,
     max_attempts: int,
     kept: str = "",
     mode: Mode = "send",
@@ -89,7 +90,7 @@ def prepare(
     args: tuple[Argument, ...] = (
         owner, ttl_ms, judgement.encoding, known.version, known.length, mode,
         judgement.json, judgement.budget.threshold, judgement.budget.fixed, queue_ms, max_attempts, kept,
-        b"=" + load.chain if load else "", "" if load is None or load.tokens is None else load.tokens,
+        b"=" + load.chain if load else "", "" if load is None or load.tokens is None else load.tokens, lease_ms,
     )  # fmt: skip
     reads = (("LRANGE", keys.messages, known.length, -1),)
 

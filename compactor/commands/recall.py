@@ -48,4 +48,4 @@ def clear(keys: SessionKeys, *, operation: bytes, remember_ms: int, ending: Endi
             refuse(text(reply[0]), reply[-1])
         return Erased(*reply)
 
-    return Command(parse, "clear", keys.all, (operation, remember_ms, ending))
+    return Command(parse, "clear", (*keys.all, keys.summaries), (operation, remember_ms, ending))

@@ -1,5 +1,5 @@
 -- Ends the conversation: the history moves aside whole and stays recallable until the next clear.
--- KEYS  the session's eight keys
+-- KEYS  the session's eight keys, and its summaries
 -- ARGV  1 operation | 2 remember ms | 3 'clear', 'heal' (only if its parts disagree) or 'erase' (the content goes for good)
 -- returns {live messages that left, archived originals that left, messages and originals of the conversation before
 --          that left for good, audit rows that stay}, {'newer', schema}, or {} for an unknown session
@@ -16,17 +16,23 @@ local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'length', 'vers
 if tonumber(state[6] or 1) > 1 then return {'newer', state[6]} end
 local rows = redis.call('LLEN', KEYS[2])
 if not state[1] and rows == 0 then -- nothing, or what an eviction left over of no use
-  redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7], KEYS[8])
+  redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7], KEYS[8], KEYS[9])
   return {}
 end
 -- What was garbled from outside must not stand in the way of an end.
 local offset, length = tonumber(state[2] or 0) or 0, tonumber(state[3] or 0) or 0
+if not state[1] then -- where positions went on is lost with the state: behind an ended conversation they must not come again
+  local log = redis.call('LRANGE', KEYS[6], 0, -1)
+  local ended = #log >= 32
+  for i = 1, #log do ended = ended or log[i] == 'all' end
+  if ended then offset = now end
+end
 if ARGV[3] == 'heal' and state[1] and rows == length then return {} end
 local answer = {math.max(0, rows - (tonumber(state[5] or 0) or 0)), redis.call('HLEN', KEYS[4]), 0, redis.call('LLEN', KEYS[5])}
 if ARGV[3] == 'clear' and length == 0 and rows == 0 then return {0, 0, 0, answer[4]} end
 
 answer[3] = redis.call('LLEN', KEYS[7]) + redis.call('HLEN', KEYS[8])
-redis.call('UNLINK', KEYS[7], KEYS[8])
+redis.call('UNLINK', KEYS[7], KEYS[8], KEYS[9])
 redis.call('HSET', KEYS[1], 'cleared_offset', offset)
 if ARGV[3] == 'erase' then
   redis.call('UNLINK', KEYS[2], KEYS[4])

@@ -4,6 +4,7 @@
 --       5 known length | 6 mode: send, force (ignores back-off and re-arm), look (judges nothing) | 7 judged JSON
 --       8 threshold | 9 fixed | 10 queue patience ms | 11 max attempts
 --       12 owners whose claims earlier calls may have taken without publishing, or empty
+--       15 lease ms: a queued task that nobody began for as long is published again, then after twice as long, ...
 --       13 '=' and the chain that the judgement is of, or empty: any | 14 history tokens to judge, or empty: the total
 -- returns {'none'} for an unknown session, {'damaged'}, {'newer', schema}, or
 --   {'ok', version, offset, length, total or -1, lead, claim, claimed, held, owner,
@@ -14,7 +15,8 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local encoding, ttl = ARGV[3], tonumber(ARGV[2])
 local state = redis.call('HMGET', KEYS[1], 'version', 'offset', 'length', encoding .. '.total',
   encoding .. '.counted', 'lead', 'claim', 'owner', 'until', 'not_before',
-  'rearm', 'held', 'attempts', 'drafted', 'queued_at', 'chain', 'schema')
+  'rearm', 'held', 'attempts', 'drafted', 'queued_at', 'chain', 'schema',
+  'published_at', 'requeued')
 if not state[1] then return {redis.call('EXISTS', KEYS[2]) == 1 and 'damaged' or 'none'} end
 if tonumber(state[17] or 1) > 1 then return {'newer', state[17]} end
 local version, offset, length = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
@@ -38,6 +40,10 @@ if judges then
 end
 if claim == 'queued' and (owner == ARGV[1] or string.find(ARGV[12], owner, 1, true)) then
   claimed = 1
+elseif claim == 'queued' and ARGV[6] ~= 'look' and now - (state[18] or now) >= ARGV[15] * 2 ^ (state[19] or 0) then
+  -- Its worker died before it began, or the broker lost it; a second delivery of one task does no harm.
+  claimed = 1
+  set('published_at', now); set('requeued', (state[19] or 0) + 1)
 elseif judges and claim == 'idle' and total >= 0 and load >= tonumber(ARGV[8]) then
   if not forced and tonumber(state[13] or 0) >= tonumber(ARGV[11]) then
     held = 'dead'
@@ -50,6 +56,7 @@ elseif judges and claim == 'idle' and total >= 0 and load >= tonumber(ARGV[8]) t
   else
     claim, owner, claimed = 'queued', ARGV[1], 1
     set('claim', claim); set('owner', owner); set('until', now + ARGV[10]); set('queued_at', now)
+    set('published_at', now); set('requeued', 0)
     set('claimed', ARGV[7]); set('held', '')
     if forced then set('attempts', 0) end
     local freed = 0

@@ -1,6 +1,6 @@
 -- A worker hands its claim to its own later retry.
 -- KEYS  the session's eight keys
--- ARGV  1 owner | 2 ms until the retry, queue patience included | 3 tokens in, 4 tokens out that the model took
+-- ARGV  1 owner | 2 ms until the retry, queue patience included | 3 ms until the retry
 -- returns 'queued' or 'lost'
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -8,8 +8,6 @@ local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner', 'schema')
 if tonumber(claim[3] or 1) > 1 then return 'lost' end -- a newer release has migrated it
 if claim[1] == 'queued' and claim[2] == ARGV[1] then return 'queued' end -- a repeat of this very call
 if claim[1] ~= 'running' or claim[2] ~= ARGV[1] then return 'lost' end
-redis.call('HSET', KEYS[1], 'claim', 'queued', 'until', now + ARGV[2])
+redis.call('HSET', KEYS[1], 'claim', 'queued', 'until', now + ARGV[2], 'published_at', now + ARGV[3], 'requeued', 0)
 redis.call('HDEL', KEYS[1], 'queued_at')
-redis.call('HINCRBY', KEYS[1], 'spent_in', ARGV[3])
-redis.call('HINCRBY', KEYS[1], 'spent_out', ARGV[4])
 return 'queued'

@@ -107,9 +107,6 @@ def test_a_worker_killed_in_the_model_call_delays_the_compaction_by_its_lease(
     assert [outcome.outcome for outcome in session.compactions()] == [Code.APPLIED]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a claim that is still queued is published again only when its patience of 15 minutes is over"
-)
 def test_a_worker_killed_before_it_began_delays_the_compaction_by_the_lease_too(
     session: Session, stations: Stations, settings: Settings, tmp_path: Path, server: EmbeddedServer
 ) -> None:

@@ -131,9 +131,6 @@ def children(process: int) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the worker's child in /proc")
-@pytest.mark.xfail(
-    strict=True, reason="the first child is forked while the vocabulary loads, and waits for its lock for ever"
-)
 def test_a_child_of_a_pool_of_processes_killed_in_the_model_call_is_replaced_and_its_task_ends(
     session: Session, settings: Settings, model: HeldModel, tmp_path: Path, server: EmbeddedServer
 ) -> None:

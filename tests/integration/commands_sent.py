@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from compactor import Compactor, ModelConfig, Outcome, Session
-from compactor.commands import breaker, counters, dead, tenants
+from compactor.commands import breaker, counters, dead, summaries, tenants
 from compactor.commands.command import Command, session_keys
 from compactor.embedded import free_port
 from compactor.exceptions import SummarizerRateLimited
@@ -248,6 +248,11 @@ def _circuit(stage: Stage) -> str:
     return breaker.breaker_key(stage.settings.namespace, "server", "model")
 
 
+def _remembered(stage: Stage) -> Command[Any]:
+    stage.session.push(user("a"))
+    return summaries.remember(stage.keys, "name", b'{"text": "rows"}', spent=(100, 20))
+
+
 def _whole(answer: Any) -> object:
     return answer
 
@@ -279,6 +284,7 @@ CASES = {  # by script, and behind a colon what is special
     "forget": Case(_forgotten, _whole, 1, 0),
     "sizes": Case(_reported, _whole, 4_096, 4_096),
     "count": Case(_counted, _whole, 1, 2, counts=True),
+    "remember": Case(_remembered, _whole, True, True),
     "settle": Case(_settled, _whole, False, False, counts=True),
     "admit": Case(_admitted, lambda admission: admission.circuit.value, "trial", "tried"),
 }

@@ -85,7 +85,6 @@ def test_its_positions_do_not_come_again(memory: Client, settings: Settings, raw
     assert session.status().length == len(TALK)
 
 
-@pytest.mark.xfail(strict=True, reason="without the state nobody knows where positions stood after a clear")
 def test_its_positions_do_not_come_again_after_a_clear_either(memory: Client, settings: Settings, raw: Any) -> None:
     session = memory.session("evicted/cleared", ROOMY)
     session.push([user("a"), user("b"), user("c")])

@@ -80,10 +80,6 @@ def _words(tokens: int) -> str:
     return "a " * tokens
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="_Matcher.rewords wants the message before the reworded one to be there too: the history becomes a branch",
-)
 def test_a_list_that_begins_with_the_reworded_question_changes_nothing_before_it(bots: Compactor) -> None:
     """A bot that keeps one round, and adds what it found to the newest question."""
     session = bots.session("round", SMALL)

@@ -142,7 +142,7 @@ def test_no_step_of_a_worker_that_wakes_too_late_changes_anything(
     assert store.run(claim.archive(keys, owner=owner, originals={3: compress(record.pack())})) in ("lost", "gone")
     assert store.run(swap) in ("stale", "gone")
     assert not store.run(release)
-    assert not store.run(claim.retry(keys, owner=owner, wait_ms=9))
+    assert not store.run(claim.retry(keys, owner=owner, wait_ms=9, patience_ms=9))
     assert not store.run(claim.unqueue(keys, owner=owner))
     assert race.worker.begin(NAME, owner).begun in (Begun.LOST, Begun.GONE)
     assert race.stored() == before

@@ -112,7 +112,6 @@ def test_a_callers_own_list_is_not_repaired_unless_asked(memory: Client) -> None
     assert session.originals() == WENT_ON
 
 
-@pytest.mark.xfail(strict=True, reason="a closing result of ours that comes back in a list is taken for a branch")
 def test_a_repaired_list_that_comes_back_changes_nothing(memory: Client) -> None:
     session = memory.session("repair/back", ROOMY)
     held = session.prepare(WENT_ON, repair=True).messages

@@ -177,7 +177,7 @@ def test_every_writing_step_of_a_worker_leaves_an_expired_session_gone(
     expire(raw, settings, "swap/steps")
     assert swap_again(store, settings, "swap/steps", owner, 99) == "gone"
     assert store.run(claim.archive(keys, owner=owner, originals={3: b"x"})) == "gone"
-    assert not store.run(claim.retry(keys, owner=owner, wait_ms=1_000))
+    assert not store.run(claim.retry(keys, owner=owner, wait_ms=1_000, patience_ms=1_000))
     assert not store.run(claim.unqueue(keys, owner=owner))
     assert not store.run(claim.release(keys, owner=owner, outcome={}, pause_ms=0, rearm=0, held="", audit=True))
     assert worker.begin("swap/steps", owner).begun.value == "gone"

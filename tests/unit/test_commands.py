@@ -52,7 +52,7 @@ def test_two_namespaces_and_two_sessions_never_meet() -> None:
 def test_the_order_of_keys_is_what_the_scripts_count_on() -> None:
     names = [key.rpartition(":")[2] for key in KEYS.all]
     assert names == ["state", "messages", "operations", "archive", "audit", "changes", "cleared", "cleared-archive"]
-    assert list(SessionKeys.__slots__) == [name.replace("-", "_") for name in names]
+    assert list(SessionKeys.__slots__) == [*(name.replace("-", "_") for name in names), "summaries"]
 
 
 @pytest.mark.parametrize(("value", "expected"), [(b"a", "a"), (None, ""), (7, "7"), ("a", "a"), (b"", "")])
@@ -112,7 +112,7 @@ def test_a_full_session_is_named_with_its_sizes() -> None:
     "command",
     [
         pushing(user("a")),
-        prepare.prepare(KEYS, JUDGED, owner=OWNER, ttl_ms=1, known=Known(), queue_ms=1, max_attempts=3),
+        prepare.prepare(KEYS, JUDGED, owner=OWNER, ttl_ms=1, known=Known(), queue_ms=1, lease_ms=5, max_attempts=3),
         claim.begin(KEYS, owner=OWNER, lease_ms=1, max_attempts=3),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_damaged_session_says_what_to_look_at(command: Command[Any]) -> None:
 
 def preparing(known: Known, *, mode: Mode = "send") -> Command[tuple[None, prepare.Prepared | None]]:
     return prepare.prepare(
-        KEYS, JUDGED, owner=OWNER, ttl_ms=2_000, known=known, queue_ms=900_000, max_attempts=3, mode=mode
+        KEYS, JUDGED, owner=OWNER, ttl_ms=2_000, known=known, queue_ms=900_000, lease_ms=5, max_attempts=3, mode=mode
     )  # fmt: skip
 
 
@@ -207,7 +207,7 @@ def test_a_session_that_died_of_this_send_is_told() -> None:
 def test_a_change_right_before_a_prepare_shares_its_round_trip() -> None:
     change = sync.sync(KEYS, Change(CHAIN), version=7, length=2, ttl_ms=1, max_bytes=9)
     command = prepare.prepare(
-        KEYS, JUDGED, owner=OWNER, ttl_ms=2_000, known=Known(7, 2), queue_ms=1, max_attempts=3, first=change
+        KEYS, JUDGED, owner=OWNER, ttl_ms=2_000, known=Known(7, 2), queue_ms=1, lease_ms=5, max_attempts=3, first=change
     )
     assert (command.script, command.args, command.then and command.then[0]) == ("sync", change.args, "prepare")
     done, found = parsed(command, [b"changed"], answer(length=2), [])
@@ -273,7 +273,7 @@ def test_the_ends_of_a_claim_tell_whether_it_was_still_ours() -> None:
     for command, yes in (
         (release, b"released"),
         (claim.unqueue(KEYS, owner=OWNER), b"released"),
-        (claim.retry(KEYS, owner=OWNER, wait_ms=7), b"queued"),
+        (claim.retry(KEYS, owner=OWNER, wait_ms=7, patience_ms=3), b"queued"),
     ):
         assert parsed(command, yes) is True
         assert parsed(command, b"lost") is False

@@ -52,8 +52,8 @@ def test_a_computed_index_walks_the_given_keys_only(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SCRIPTS))
-def test_every_key_is_one_of_the_eight(name: str) -> None:
-    assert all(1 <= int(number) <= 8 for number in re.findall(r"KEYS\[(\d+)\]", SCRIPTS[name]))
+def test_every_key_is_one_of_the_sessions(name: str) -> None:
+    assert all(1 <= int(number) <= 9 for number in re.findall(r"KEYS\[(\d+)\]", SCRIPTS[name]))
 
 
 @pytest.mark.parametrize("name", sorted(SCRIPTS))

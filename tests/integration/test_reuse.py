@@ -1,0 +1,115 @@
+"""What the model answered once is not paid for again: after a crash, a stale swap, a retry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from compactor import Code
+from compactor.exceptions import SummarizerReplyRejected, SummarizerServerError
+from compactor.prompts import Summary, SummaryRequest
+from compactor.settings import Settings
+from tests.integration.clients import Client
+from tests.integration.conversations import SMALL, conversation, user
+from tests.integration.inline_worker import InlineWorker
+from tests.integration.stored import keys_of
+from tests.unit.summarizers import Answer, Scripted
+
+NAME = "reuse/chat"
+
+
+class Died(Exception):
+    """The worker was killed."""
+
+
+@pytest.fixture
+def asked(worker: InlineWorker) -> Scripted:
+    """A model behind the worker that counts what it was asked."""
+    model = Scripted(lambda request: Summary(f"{request.tool} returned rows.", "cheap", spent_in=100, spent_out=20))
+    worker.tools = replace(worker.tools, summarize=model, model="cheap")
+    return model
+
+
+def crossed(memory: Client) -> Any:
+    session = memory.session(NAME, SMALL)
+    session.push(conversation(8))
+    assert session.prepare().verdict.compaction == "queued"
+    return session
+
+
+def die() -> None:
+    raise Died
+
+
+def test_a_worker_that_died_before_its_swap_had_the_answers_kept(
+    memory: Client, worker: InlineWorker, asked: Scripted
+) -> None:
+    crossed(memory)
+    with pytest.raises(Died):
+        worker.with_lease(0.001).work(NAME, at="swapping", then=die)
+    calls = len(asked.requests)
+    assert calls > 1
+    ended = worker.work(NAME).outcome
+    assert (ended.outcome, ended.by_model) == (Code.APPLIED, calls)
+    assert len(asked.requests) == calls, "nothing was asked twice"
+    assert (ended.spent_in, ended.spent_out) == (100 * calls, 20 * calls), "and what was spent is told"
+
+
+def test_after_an_undo_the_same_results_cost_nothing(memory: Client, worker: InlineWorker, asked: Scripted) -> None:
+    session = crossed(memory)
+    first = worker.work(NAME).outcome
+    calls = len(asked.requests)
+    session.undo()
+    session.release(first.id)
+    session.push(user("and now something else"))  # another goal
+    assert session.compact().outcome is Code.QUEUED
+    again = worker.work(NAME).outcome
+    assert again.by_model > 0
+    texts = [request.text for request in asked.requests]
+    assert len(texts) == len(set(texts)), "only what is new was asked"
+    assert again.spent_in == 100 * (len(asked.requests) - calls)
+
+
+def test_a_reply_that_failed_its_checks_is_not_asked_for_again_but_a_failed_server_is(
+    memory: Client, worker: InlineWorker, asked: Scripted
+) -> None:
+    def answer(request: SummaryRequest) -> Answer:
+        return SummarizerReplyRejected("invented") if "value_0" in request.text else SummarizerServerError("500")
+
+    asked.answer = answer
+    crossed(memory)
+    worker.work(NAME)
+    first = [request.text for request in asked.requests]
+    rejected = [text for text in first if "value_0" in text]
+    worker.work(NAME)
+    second = [request.text for request in asked.requests[len(first) :]]
+    assert rejected
+    assert not set(second) & set(rejected)
+    assert set(second) == set(first) - set(rejected)
+
+
+@pytest.mark.parametrize("ending", ["clear", "erase"])
+def test_nothing_of_it_outlives_the_conversation(
+    memory: Client, settings: Settings, worker: InlineWorker, asked: Scripted, raw: Any, ending: str
+) -> None:
+    session = crossed(memory)
+    worker.work(NAME)
+    key = keys_of(settings, NAME).summaries
+    assert raw.hlen(key) == len(asked.requests)
+    assert 0 < raw.pttl(key) <= 3_600_000
+    getattr(session, ending)()
+    assert not raw.exists(key)
+
+
+def test_garbage_in_its_place_is_asked_for_again(
+    memory: Client, settings: Settings, worker: InlineWorker, asked: Scripted, raw: Any
+) -> None:
+    crossed(memory)
+    with pytest.raises(Died):
+        worker.with_lease(0.001).work(NAME, at="swapping", then=die)
+    key = keys_of(settings, NAME).summaries
+    for place, name in enumerate(raw.hkeys(key)):
+        raw.hset(key, name, (b"{", b"[]", b"7", b"")[place % 4])
+    assert worker.work(NAME).outcome.outcome is Code.APPLIED
