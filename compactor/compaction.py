@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from compactor.archive import compress
@@ -25,7 +25,7 @@ from compactor.outcomes import to_json
 from compactor.planning import Nothing, Plan, Snapshot, plan
 from compactor.quarantine import readable
 from compactor.records import KEPT, PINNED, PROVISIONAL, SOFT, Record, encode_message
-from compactor.reuse import ReusingSummarizer, Runner
+from compactor.reuse import Answers, ReusingSummarizer, Runner
 from compactor.tokens import Encode, count_message
 
 T = TypeVar("T")
@@ -47,6 +47,7 @@ class Tools:
     queue_patience: float = 900.0
     max_attempts: int = 3
     model: str = ""
+    answers: Answers = field(default_factory=Answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,11 @@ class _Run:
     def _summarizer(self) -> Summarize | None:
         """The model, asked only for what no earlier attempt of this session has an answer to."""
         tools = self.tools
-        return tools.summarize and ReusingSummarizer(tools.summarize, tools.runner, self.keys, tools.model)
+        if tools.summarize is None:
+            return None
+        return ReusingSummarizer(
+            tools.summarize, tools.runner, self.keys, owner=self.owner, model=tools.model, answers=tools.answers
+        )
 
     def _too_little(self, drafted: Draft) -> bool:
         return drafted.saved < self.budget.min_reclaim and self.snapshot.total <= self.budget.ceiling

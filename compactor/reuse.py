@@ -7,20 +7,26 @@ version and the model, not the user's goal: a message in between must not make e
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from compactor.commands import summaries
 from compactor.commands.command import Command, SessionKeys
 from compactor.drafting import Summarize
 from compactor.exceptions import StoreUnavailableError, SummarizerError, SummarizerPermanent, SummarizerReplyRejected
 from compactor.json_values import is_object
+from compactor.models import CompactionId
 from compactor.prompts import PROMPT_VERSION, Summary, SummaryRequest
 from compactor.tokens import Encode
 
 T = TypeVar("T")
 Answer = Summary | SummarizerError
+Place = tuple[str, str]
+_MOST: Final = 4_096
 
 
 class Runner(Protocol):
@@ -31,11 +37,39 @@ class Runner(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An answer as it is kept (empty: a failure that may pass), and what it cost."""
+
+    answer: bytes
+    spent: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Answers that a process could not save yet: by session and name, and the calls that save them in order."""
+
+    held: MutableMapping[Place, Held] = field(default_factory=dict[Place, Held])
+    unsaved: deque[tuple[Place, Command[bool]]] = field(
+        default_factory=lambda: deque[tuple[Place, Command[bool]]](maxlen=_MOST)
+    )
+
+
 class ReusingSummarizer:
     """Asks `summarize` for what this session has no answer to yet, and keeps each answer as it comes."""
 
-    def __init__(self, summarize: Summarize, runner: Runner, keys: SessionKeys, model: str) -> None:
-        self._summarize, self._runner, self._keys, self._model = summarize, runner, keys, model
+    def __init__(
+        self,
+        summarize: Summarize,
+        runner: Runner,
+        keys: SessionKeys,
+        *,
+        owner: CompactionId,
+        model: str,
+        answers: Answers,
+    ) -> None:
+        self._summarize, self._runner, self._keys = summarize, runner, keys
+        self._owner, self._model, self._answers = owner, model, answers
 
     def __call__(
         self,
@@ -63,20 +97,42 @@ class ReusingSummarizer:
         return [answers[index] for index in range(len(requests))]
 
     def _kept(self, names: Sequence[str]) -> list[Answer | None]:
-        if not names:
-            return []
+        # What is saved only now was not in the account that this run began with: its cost counts here.
+        held = [self._answers.held.get((self._keys.summaries, name)) for name in names]
         try:
-            return [_read(kept) for kept in self._runner.run(summaries.read_summaries(self._keys, names))]
+            self._save()
+            stored = self._runner.run(summaries.read_summaries(self._keys, names))
         except StoreUnavailableError:
-            return [None] * len(names)
+            stored = [None] * len(names)
+        return [
+            _read(theirs) if mine is None else _read(mine.answer, mine.spent)
+            for mine, theirs in zip(held, stored, strict=True)
+        ]
 
     def _keep(self, name: str, answer: Answer) -> None:
         spent, kept = (answer.spent_in, answer.spent_out), _written(answer)
         if kept or any(spent):
+            place = self._keys.summaries, name
+            self._answers.held[place] = Held(kept, spent)
+            command = summaries.remember(self._keys, name, kept, owner=self._owner, spent=spent)
+            self._answers.unsaved.append((place, command))
+            with suppress(StoreUnavailableError):  # the answer is used all the same; the next one saves it too
+                self._save()
+
+    def _save(self) -> None:
+        """Saves what waits, of any session. Raises StoreUnavailableError, with the rest still waiting."""
+        waiting = self._answers.unsaved
+        while waiting:
             try:
-                self._runner.run(summaries.remember(self._keys, name, kept, spent=spent))
-            except StoreUnavailableError:  # the swap will tell; the answer is used all the same
+                place, command = waiting.popleft()
+            except IndexError:  # another thread took the last one
                 return
+            try:
+                self._runner.run(command)
+            except StoreUnavailableError:
+                waiting.appendleft((place, command))
+                raise
+            self._answers.held.pop(place, None)
 
 
 def request_name(request: SummaryRequest, model: str) -> str:
@@ -94,8 +150,8 @@ def _written(answer: Answer) -> bytes:
     return b""
 
 
-def _read(kept: bytes | None) -> Answer | None:
-    """A kept answer; its cost was entered when it came. What cannot be read is asked for again."""
+def _read(kept: bytes | None, spent: tuple[int, int] = (0, 0)) -> Answer | None:
+    """A kept answer, free unless its cost was not entered yet. What cannot be read is asked for again."""
     try:
         value: Any = json.loads(kept) if kept else None
     except ValueError:
@@ -103,5 +159,7 @@ def _read(kept: bytes | None) -> Answer | None:
     if not is_object(value):
         return None
     if isinstance(value.get("text"), str):
-        return Summary(value["text"], str(value.get("model", "")))
-    return SummarizerReplyRejected(str(value.get("rejected", "")))
+        return Summary(value["text"], str(value.get("model", "")), *spent)
+    rejected = SummarizerReplyRejected(str(value.get("rejected", "")))
+    rejected.spent_in, rejected.spent_out = spent
+    return rejected

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from compactor.commands.command import Command, SessionKeys, text
+from compactor.models import CompactionId
 
 LIFE_MS: Final = 3_600_000  # after the last answer; a repeat comes within minutes
 
@@ -19,7 +20,9 @@ def read_summaries(keys: SessionKeys, names: Sequence[str]) -> Command[list[byte
     return Command(parse, reads=(("HMGET", keys.summaries, *names),))
 
 
-def remember(keys: SessionKeys, name: str, answer: bytes, *, spent: tuple[int, int]) -> Command[bool]:
-    """Keeps an answer (empty: nothing to keep) and enters the tokens it cost; False when the session is gone."""
-    args = (name, answer, LIFE_MS, *spent)
+def remember(
+    keys: SessionKeys, name: str, answer: bytes, *, owner: CompactionId, spent: tuple[int, int]
+) -> Command[bool]:
+    """Keeps an answer (empty: nothing to keep) and enters the tokens it cost; False when the claim has ended."""
+    args = (name, answer, LIFE_MS, *spent, owner)
     return Command(lambda replies: text(replies[0]) == "kept", "remember", (keys.state, keys.summaries), args)

@@ -249,8 +249,10 @@ def _circuit(stage: Stage) -> str:
 
 
 def _remembered(stage: Stage) -> Command[Any]:
-    stage.session.push(user("a"))
-    return summaries.remember(stage.keys, "name", b'{"text": "rows"}', spent=(100, 20))
+    stage.session.push(conversation(8))
+    stage.session.prepare()
+    owner = stage.worker.owner(NAME)
+    return summaries.remember(stage.keys, "name", b'{"text": "rows"}', owner=owner, spent=(100, 20))
 
 
 def _whole(answer: Any) -> object:

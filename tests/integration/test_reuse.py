@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from compactor import Code
-from compactor.exceptions import SummarizerReplyRejected, SummarizerServerError
+from compactor.commands.command import Command
+from compactor.exceptions import StoreUnavailableError, SummarizerReplyRejected, SummarizerServerError
 from compactor.prompts import Summary, SummaryRequest
 from compactor.settings import Settings
 from tests.integration.clients import Client
@@ -113,3 +114,44 @@ def test_garbage_in_its_place_is_asked_for_again(
     for place, name in enumerate(raw.hkeys(key)):
         raw.hset(key, name, (b"{", b"[]", b"7", b"")[place % 4])
     assert worker.work(NAME).outcome.outcome is Code.APPLIED
+
+
+@pytest.mark.parametrize("ending", ["clear", "erase"])
+def test_an_answer_that_comes_after_the_end_of_its_conversation_is_not_kept(
+    memory: Client, settings: Settings, worker: InlineWorker, asked: Scripted, raw: Any, ending: str
+) -> None:
+    session = crossed(memory)
+
+    def answer(request: SummaryRequest) -> Answer:
+        if len(asked.requests) == 1 or session.status().length:
+            getattr(session, ending)()
+        return Summary(f"{request.tool} returned rows.", "cheap", spent_in=100, spent_out=20)
+
+    asked.answer = answer
+    assert worker.work(NAME).outcome.outcome is not Code.APPLIED
+    assert not raw.exists(keys_of(settings, NAME).summaries)
+
+
+def test_answers_that_came_while_the_server_was_away_are_used_when_it_is_back(
+    memory: Client, worker: InlineWorker, asked: Scripted
+) -> None:
+    crossed(memory)
+    runner = worker.tools.runner
+
+    class Away:
+        """A store that fails from the model's first answer on."""
+
+        def run(self, command: Command[Any]) -> Any:
+            if asked.requests:
+                raise StoreUnavailableError("away")
+            return runner.run(command)
+
+    working = worker.tools
+    worker.tools = replace(working, runner=Away(), lease=0.001)
+    with pytest.raises(StoreUnavailableError):
+        worker.work(NAME)
+    calls = len(asked.requests)
+    worker.tools = working
+    ended = worker.work(NAME).outcome
+    assert (ended.outcome, len(asked.requests)) == (Code.APPLIED, calls)
+    assert ended.spent_in == 100 * calls
