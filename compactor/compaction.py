@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from compactor.archive import compress
 from compactor.budget import Budget
 from compactor.claims import Begun, Held
-from compactor.commands import claim
+from compactor.commands import claim, summaries
 from compactor.commands.command import SessionKeys, number
 from compactor.commands.read import Stored
 from compactor.drafting import Draft, Limits, Summarize, draft
@@ -128,7 +128,12 @@ class _Run:
         if tools.summarize is None:
             return None
         return ReusingSummarizer(
-            tools.summarize, tools.runner, self.keys, owner=self.owner, model=tools.model, answers=tools.answers
+            tools.summarize,
+            tools.runner,
+            self.keys,
+            conversation=summaries.conversation_of(self.stored.raw),
+            model=tools.model,
+            answers=tools.answers,
         )
 
     def _too_little(self, drafted: Draft) -> bool:

@@ -19,7 +19,6 @@ from compactor.commands.command import Command, SessionKeys
 from compactor.drafting import Summarize
 from compactor.exceptions import StoreUnavailableError, SummarizerError, SummarizerPermanent, SummarizerReplyRejected
 from compactor.json_values import is_object
-from compactor.models import CompactionId
 from compactor.prompts import PROMPT_VERSION, Summary, SummaryRequest
 from compactor.tokens import Encode
 
@@ -64,12 +63,12 @@ class ReusingSummarizer:
         runner: Runner,
         keys: SessionKeys,
         *,
-        owner: CompactionId,
+        conversation: bytes,
         model: str,
         answers: Answers,
     ) -> None:
         self._summarize, self._runner, self._keys = summarize, runner, keys
-        self._owner, self._model, self._answers = owner, model, answers
+        self._conversation, self._model, self._answers = conversation, model, answers
 
     def __call__(
         self,
@@ -114,7 +113,7 @@ class ReusingSummarizer:
         if kept or any(spent):
             place = self._keys.summaries, name
             self._answers.held[place] = Held(kept, spent)
-            command = summaries.remember(self._keys, name, kept, owner=self._owner, spent=spent)
+            command = summaries.remember(self._keys, name, kept, conversation=self._conversation, spent=spent)
             self._answers.unsaved.append((place, command))
             with suppress(StoreUnavailableError):  # the answer is used all the same; the next one saves it too
                 self._save()

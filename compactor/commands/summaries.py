@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from compactor.commands.command import Command, SessionKeys, text
-from compactor.models import CompactionId
 
 LIFE_MS: Final = 3_600_000  # after the last answer; a repeat comes within minutes
+
+
+def conversation_of(raw: Mapping[str, bytes]) -> bytes:
+    """Names the conversation that a session's state is of: it changes with each clear, and with each life."""
+    return raw.get("created", b"") + b":" + raw.get("offset", b"")
 
 
 def read_summaries(keys: SessionKeys, names: Sequence[str]) -> Command[list[bytes | None]]:
@@ -21,8 +25,8 @@ def read_summaries(keys: SessionKeys, names: Sequence[str]) -> Command[list[byte
 
 
 def remember(
-    keys: SessionKeys, name: str, answer: bytes, *, owner: CompactionId, spent: tuple[int, int]
+    keys: SessionKeys, name: str, answer: bytes, *, conversation: bytes, spent: tuple[int, int]
 ) -> Command[bool]:
-    """Keeps an answer (empty: nothing to keep) and enters the tokens it cost; False when the claim has ended."""
-    args = (name, answer, LIFE_MS, *spent, owner)
+    """Keeps an answer (empty: nothing to keep) and enters the tokens it cost; False when the conversation has ended."""
+    args = (name, answer, LIFE_MS, *spent, conversation)
     return Command(lambda replies: text(replies[0]) == "kept", "remember", (keys.state, keys.summaries), args)

@@ -1,14 +1,13 @@
 -- Keeps an answer of the model for a repeat of its compaction, and enters what it cost.
 -- KEYS  1 the session's state | 2 its summaries
 -- ARGV  1 name of the request | 2 answer JSON, or empty: only the cost | 3 life ms | 4 tokens in | 5 tokens out
---       | 6 owner of the claim that it was asked under
--- returns 'kept', 'lost' (the claim ended meanwhile: what it read may be gone for good), or 'gone'
-if redis.call('HEXISTS', KEYS[1], 'revision') == 0 then return 'gone' end
+--       | 6 conversation that it is of: when the session began, and its offset
+-- returns 'kept', or 'gone' (the conversation ended meanwhile, perhaps for good)
+local state = redis.call('HMGET', KEYS[1], 'created', 'offset')
+if (state[1] or '') .. ':' .. (state[2] or '') ~= ARGV[6] then return 'gone' end
 if ARGV[2] ~= '' and redis.call('HGET', KEYS[2], ARGV[1]) == ARGV[2] then return 'kept' end -- a repeat of this very call
 redis.call('HINCRBY', KEYS[1], 'spent_in', ARGV[4])
 redis.call('HINCRBY', KEYS[1], 'spent_out', ARGV[5])
-local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner')
-if claim[1] == 'idle' or claim[2] ~= ARGV[6] then return 'lost' end
 if ARGV[2] ~= '' then
   redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
   local left = redis.call('PTTL', KEYS[1])

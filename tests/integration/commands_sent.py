@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from compactor import Compactor, ModelConfig, Outcome, Session
-from compactor.commands import breaker, counters, dead, summaries, tenants
+from compactor.commands import breaker, counters, dead, read, summaries, tenants
 from compactor.commands.command import Command, session_keys
 from compactor.embedded import free_port
 from compactor.exceptions import SummarizerRateLimited
@@ -251,8 +251,8 @@ def _circuit(stage: Stage) -> str:
 def _remembered(stage: Stage) -> Command[Any]:
     stage.session.push(conversation(8))
     stage.session.prepare()
-    owner = stage.worker.owner(NAME)
-    return summaries.remember(stage.keys, "name", b'{"text": "rows"}', owner=owner, spent=(100, 20))
+    conversation = summaries.conversation_of(stage.store.run(read.read_history(stage.keys)).raw)
+    return summaries.remember(stage.keys, "name", b'{"text": "rows"}', conversation=conversation, spent=(100, 20))
 
 
 def _whole(answer: Any) -> object:
