@@ -9,6 +9,7 @@ before it. Indexes count within the list that was read.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,26 +19,41 @@ from compactor.formats.openai import RESULT_ROLES, Call, calls, leading_system
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """An assistant message with its tool results; `results[i]` answers `calls[i]`, or is None."""
+    """An assistant message with its tool results; `results[i]` answers `calls[i]`, or is None.
+
+    `order_of` names the call that a result answers; no call before the order `waits` is open.
+    """
 
     start: int
     calls: tuple[Call, ...]
     results: list[int | None]
     orphans: list[int] = field(default_factory=list[int])
+    order_of: dict[int, int] = field(default_factory=dict[int, int])
+    waits: int = 0
 
     @property
     def open(self) -> bool:
         """A call still waits for its result."""
-        return None in self.results
+        return len(self.order_of) < len(self.calls)
 
     @property
     def answered(self) -> list[int]:
-        return sorted(index for index in self.results if index is not None)
+        return sorted(self.order_of)
 
     @property
     def indexes(self) -> list[int]:
         """Every message of the step, orphans behind it included, in order."""
-        return sorted([self.start, *self.answered, *self.orphans])
+        return sorted([self.start, *self.order_of, *self.orphans])
+
+    def first_open(self) -> int:
+        """The order of the first call that waits. Raises IndexError when none does."""
+        while self.results[self.waits] is not None:
+            self.waits += 1
+        return self.waits
+
+    def answer(self, order: int, index: int) -> None:
+        self.results[order] = index
+        self.order_of[index] = order
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +74,16 @@ class History:
     def is_orphan(self, index: int) -> bool:
         """A result that answers no call."""
         step = self.step_of.get(index)
-        return self.roles[index] in RESULT_ROLES and (step is None or index in step.orphans)
+        return self.roles[index] in RESULT_ROLES and (step is None or index not in step.order_of)
 
     def call_of(self, index: int) -> Call | None:
         """The call that the result at `index` answers."""
         step = self.step_of.get(index)
-        if step is None or index not in step.results:
-            return None
-        return step.calls[step.results.index(index)]
+        order = None if step is None else step.order_of.get(index)
+        return None if step is None or order is None else step.calls[order]
+
+
+_Waiting = dict[object, list[tuple[Step, deque[int]]]]  # for each key the steps with calls of it, latest last
 
 
 def read_history(messages: Sequence[Mapping[str, Any]]) -> History:
@@ -73,14 +91,17 @@ def read_history(messages: Sequence[Mapping[str, Any]]) -> History:
     roles = tuple(str(message.get("role", "")) for message in messages)
     steps: list[Step] = []
     step_of: dict[int, Step] = {}
-    waiting: dict[object, list[tuple[Step, int]]] = {}
+    waiting: _Waiting = {}
     for index, message in enumerate(messages):
         if roles[index] == "assistant":
             step = Step(index, found := calls(message), [None] * len(found))
             steps.append(step)
             step_of[index] = step
+            orders: dict[object, deque[int]] = {}
             for order, call in enumerate(found):
-                waiting.setdefault(_key(call, message), []).append((step, order))
+                orders.setdefault(_key(call, message), deque()).append(order)
+            for key, waits in orders.items():
+                waiting.setdefault(key, []).append((step, waits))
         elif roles[index] in RESULT_ROLES:
             _answer(index, message, steps, step_of, waiting)
     return History(
@@ -104,21 +125,21 @@ def _answer(
     message: Mapping[str, Any],
     steps: list[Step],
     step_of: dict[int, Step],
-    waiting: dict[object, list[tuple[Step, int]]],
+    waiting: _Waiting,
 ) -> None:
     taken = _take_waiting(message, waiting)
-    if taken is None and not message.get("tool_call_id") and steps and None in steps[-1].results:
-        taken = steps[-1], steps[-1].results.index(None)
+    if taken is None and not message.get("tool_call_id") and steps and steps[-1].open:
+        taken = steps[-1], steps[-1].first_open()
     if taken is not None:
         step, order = taken
-        step.results[order] = index
+        step.answer(order, index)
         step_of[index] = step
     elif steps:
         steps[-1].orphans.append(index)
         step_of[index] = steps[-1]
 
 
-def _take_waiting(message: Mapping[str, Any], waiting: dict[object, list[tuple[Step, int]]]) -> tuple[Step, int] | None:
+def _take_waiting(message: Mapping[str, Any], waiting: _Waiting) -> tuple[Step, int] | None:
     given = message.get("tool_call_id")
     key: object = None
     if isinstance(given, str) and given:
@@ -128,10 +149,11 @@ def _take_waiting(message: Mapping[str, Any], waiting: dict[object, list[tuple[S
     if key is None:
         return None
     entries = waiting.get(key, [])
-    while entries and entries[-1][0].results[entries[-1][1]] is not None:
+    while entries:
+        step, orders = entries[-1]
+        while orders:
+            order = orders.popleft()
+            if step.results[order] is None:  # a result without an id may have answered it
+                return step, order
         entries.pop()
-    if not entries:
-        return None
-    latest = entries[-1][0]
-    first = next(i for i, (step, order) in enumerate(entries) if step is latest and step.results[order] is None)
-    return entries.pop(first)
+    return None
