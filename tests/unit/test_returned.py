@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from compactor.formats.openai import leading_system, text_of
 from compactor.matching import Match, match
 from compactor.models import Message
+from compactor.records import fingerprint
 from compactor.repair import repair
 from compactor.returned import expand, is_shortened
 from compactor.validity import faults
@@ -78,7 +79,14 @@ def test_a_view_is_known_after_a_swap_that_it_has_not_heard_of(
     later = [
         swapped(message) if message.role == "tool" and data.draw(st.booleans()) else message for message in history
     ]
+    assume(not any(is_cut_of(row, *both) for row in view.messages for both in zip(history, later, strict=True)))
     expect_known(later, view, NEW)
+
+
+def is_cut_of(row: Mapping[str, Any], message: Message, later: Message) -> bool:
+    """Whether a row is a cut of a message that was replaced later."""
+    unlike = fingerprint(row) not in (message.own, message.shown)
+    return later.replaced and unlike and is_shortened(row, message)
 
 
 @settings(max_examples=80)
@@ -137,12 +145,50 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
 
 
 @pytest.mark.parametrize("text", ["page", LONG, "ends\n\n"])
-@pytest.mark.parametrize("swap", [False, True])
-def test_a_result_that_lost_its_images_is_known(text: str, swap: bool) -> None:
+def test_a_result_that_lost_its_images_is_known(text: str) -> None:
     history = held([user("q"), calling("c"), result("c", [{"type": "text", "text": text}, IMAGE])])
     view = view_of(history, ceiling=0.4, target=0.5)
-    later = [*history[:2], swapped(history[2])] if swap else history
-    assert expect_known(later, view, [assistant("fine")]).places == (0, 1, 2, None)
+    assert expect_known(history, view, [assistant("fine")]).places == (0, 1, 2, None)
+
+
+CONTENTS: list[Any] = [LONG, "x" * 3_001, "\n" * 3_000 + "x\n", "错误：没有权限\n" * 300]
+CONTENTS += [[{"type": "text", "text": text}, IMAGE] for text in ("page", LONG, "")]
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_a_cut_of_a_result_replaced_since_is_known_when_it_was_sent(content: Any) -> None:
+    history = held([user("q"), calling("c"), result("c", content)])
+    cut = view_of(history, ceiling=0.3, target=0.5).messages[2]
+    sent = frozenset([fingerprint(cut)])
+    assert cut != history[2].value
+    assert is_shortened(cut, history[2])
+    assert is_shortened(cut, swapped(history[2]), sent=sent)
+    assert not is_shortened(cut, swapped(history[2]))
+    assert not is_shortened({**cut, "tool_call_id": "d"}, swapped(history[2]), sent=sent)
+    changed = {**cut, "content": text_of(cut) + "."}
+    assert not is_shortened(changed, swapped(history[2]), sent=sent)
+
+
+MARK = "[… 5 characters left out here; original: m0 …]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"head\n{MARK.replace('m0', 'm1')}\ntail",
+        f"head\n{MARK}\na longer tail",
+        f"head {MARK}\ntail",
+        f"head\n{MARK} tail",
+        f"head\n{MARK}\n{MARK}",
+        f"head\n{MARK}\n[……此处省略 5 个字符；原文：m1……]",
+        "head\ntail",
+    ],
+)
+def test_what_was_sent_is_no_cut_of_a_replaced_result_unless_it_looks_like_one(text: str) -> None:
+    (message,) = held([result("c", LONG)])
+    row, cut = result("c", text), result("c", f"head\n{MARK}\ntail")
+    assert is_shortened(cut, swapped(message), sent=[fingerprint(cut)])
+    assert not is_shortened(row, swapped(message), sent=[fingerprint(row)])
 
 
 @pytest.mark.parametrize("outputs", [("ok", LONG), (LONG, "ok"), ("ok", "ok"), (LONG, LONG)])
@@ -274,6 +320,7 @@ def test_a_cut_that_the_view_would_not_make_is_no_stored_result() -> None:
         LONG[:100] + f"\n[… {len(LONG) - 200} characters left out here; original: m1 …]\n" + LONG[-100:],
         LONG[:100] + f"\n[… {len(LONG) - 200} characters left out here; original: m0 …]\nand more" + LONG[-100:],
         LONG[:-1],
+        f"\n[… {len(LONG) + 1} characters left out here; original: m0 …]",
         "",
     ):
         assert not is_shortened(result("c", text), message)
