@@ -12,7 +12,7 @@ from compactor.commands import push
 from compactor.commands.command import Command
 from compactor.commands.push import Batch, Pushed
 from compactor.effects import Flow, compute, run
-from compactor.exceptions import InvalidMessageError, StoreUnavailableError
+from compactor.exceptions import InvalidMessageError, MessageTooLargeError, StoreUnavailableError, TenantFullError
 from compactor.formats.openai import leading_system
 from compactor.json_values import is_array
 from compactor.models import Receipt
@@ -39,12 +39,12 @@ class Pushing:
             seen = yield from self._reader.current()
             length = len(seen.history.usable)
             return Receipt(seen.history.tokens, length, self._is_over(seen.history.tokens))
-        yield from self._reader.ledger.admit(sum(len(message.text) for message in encoded))
+        refusal = yield from self._refusal(encoded)
         batch = yield from self._batch(encoded)
         content = encoded[0].own + blake2b(b"".join(message.own for message in encoded), digest_size=16).digest()
         operation = operation_id(idempotency_key) if idempotency_key is not None else self.unconfirmed_or_new(content)
         try:
-            pushed = yield from run(self._command(batch, operation, idempotency_key))
+            pushed = yield from self._stored(batch, operation, idempotency_key, refusal)
             yield from self._reader.ledger.report(pushed.stored_bytes)
             total = pushed.total
             if total is None:
@@ -60,6 +60,22 @@ class Pushing:
         positions = tuple(range(pushed.first, pushed.first + len(encoded)))
         over = pushed.over if pushed.total is not None else self._is_over(total)
         return Receipt(total, pushed.length, over, positions)
+
+    def _refusal(self, encoded: Sequence[Encoded]) -> Flow[TenantFullError | None]:
+        try:
+            yield from self._reader.ledger.admit(sum(len(message.text) for message in encoded))
+        except TenantFullError as error:
+            return error
+        return None
+
+    def _stored(self, batch: Batch, operation: bytes, key: str | None, refusal: TenantFullError | None) -> Flow[Pushed]:
+        """Stores a batch; when its tenant is full, only a repeat of what is stored already gets its answer."""
+        if refusal is None:
+            return (yield from run(self._command(batch, operation, key)))
+        try:
+            return (yield from run(self._command(batch, operation, key, max_bytes=0)))
+        except MessageTooLargeError:
+            raise refusal from None
 
     def encoded(self, messages: object) -> Flow[list[Encoded]]:
         """One message or a list of them as they are stored. Raises InvalidMessageError."""
@@ -91,14 +107,16 @@ class Pushing:
         tokens = yield from self.counted(encoded)
         return Batch(encoded, tokens, leading_system(message.value for message in encoded))
 
-    def _command(self, batch: Batch, operation: bytes, idempotency_key: str | None) -> Command[Pushed]:
+    def _command(
+        self, batch: Batch, operation: bytes, idempotency_key: str | None, *, max_bytes: int | None = None
+    ) -> Command[Pushed]:
         return push.push(
             self._reader.keys,
             batch,
             operation=operation,
             remember_ms=OWN_OPERATION_MS if idempotency_key is None else _CALLERS_OPERATION_MS,
             ttl_ms=self._reader.ttl_ms,
-            max_bytes=self._reader.settings.max_session_bytes,
+            max_bytes=self._reader.settings.max_session_bytes if max_bytes is None else max_bytes,
             encoding=self._reader.encoding,
             threshold=self.budget.threshold,
             fixed=self.budget.fixed,

@@ -29,6 +29,7 @@ class Queueing:
     def __init__(self, reader: SessionReader) -> None:
         self._reader = reader
         self._warned = False
+        self._listed = False
 
     def look(
         self,
@@ -49,14 +50,15 @@ class Queueing:
             for name in (*kept, owner):
                 self.keep(name)
             raise
-        if seen.answer is not None and seen.answer.dies:
+        if seen.answer is not None and seen.answer.held == Held.DEAD and not self._listed:
             yield from self._enter_dead()
         return seen
 
     def _enter_dead(self) -> Flow[None]:
         try:
             yield from run(dead.add(self._reader.settings.namespace, self._reader.session))
-        except StoreUnavailableError:  # a worker that meets it enters it too
+            self._listed = True
+        except StoreUnavailableError:  # the next send enters it
             _log.warning("session %s: is dead, and could not be listed as such", self._reader.session)
 
     def _kept_claims(self) -> list[CompactionId]:

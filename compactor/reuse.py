@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, MutableMapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, Protocol, TypeVar
@@ -69,6 +68,7 @@ class ReusingSummarizer:
     ) -> None:
         self._summarize, self._runner, self._keys = summarize, runner, keys
         self._conversation, self._model, self._answers = conversation, model, answers
+        self._is_away = False
 
     def __call__(
         self,
@@ -115,8 +115,12 @@ class ReusingSummarizer:
             self._answers.held[place] = Held(kept, spent)
             command = summaries.remember(self._keys, name, kept, conversation=self._conversation, spent=spent)
             self._answers.unsaved.append((place, command))
-            with suppress(StoreUnavailableError):  # the answer is used all the same; the next one saves it too
+            if self._is_away:  # each attempt would hold up the answers behind it
+                return
+            try:
                 self._save()
+            except StoreUnavailableError:  # the answer is used all the same, and saved by the next compaction
+                self._is_away = True
 
     def _save(self) -> None:
         """Saves what waits, of any session. Raises StoreUnavailableError, with the rest still waiting."""

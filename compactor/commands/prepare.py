@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from compactor.budget import Budget
 from compactor.commands.command import Argument, Command, SessionKeys, damaged, refuse, text
-from compactor.commands.read import unpack_all
+from compactor.commands.read import unpack_all, word
 from compactor.models import CompactionId
 from compactor.records import Record, read_record
 
@@ -29,7 +29,7 @@ class Prepared:
 
     `tail` holds the records behind the known length, `changed` those that were replaced since the
     known version; `whole` says that the caller's knowledge is void and it must read all. `chain` is
-    the fingerprint of all originals, `dies` says that the session's attempts are used up since now.
+    the fingerprint of all originals.
     """
 
     version: int
@@ -46,7 +46,6 @@ class Prepared:
     changed: dict[int, Record]
     tail: tuple[Record, ...]
     chain: bytes = b""
-    dies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ def _prepared(reply: list[Any], rows: list[bytes], known: Known) -> Prepared | N
     if status == "none":
         return None
     refuse(status, reply[-1])
-    changed = {reply[i]: read_record(reply[i + 1]) for i in range(14, len(reply), 2)}
+    changed = {reply[i]: read_record(reply[i + 1]) for i in range(13, len(reply), 2)}
     whole = text(reply[10]) == "all" and known.length > 0
     tail = () if whole else unpack_all(rows)
     if not whole and known.length + len(tail) != reply[3]:
@@ -116,8 +115,8 @@ def _prepared(reply: list[Any], rows: list[bytes], known: Known) -> Prepared | N
     return Prepared(
         version=reply[1], offset=reply[2], length=reply[3],
         total=reply[4] if reply[4] >= 0 else None, lead=reply[5],
-        claim=text(reply[6]), claimed=bool(reply[7]), held=text(reply[8]), owner=CompactionId(text(reply[9])),
-        queued_seconds=reply[11] / 1000, whole=whole, changed=changed, tail=tail, chain=reply[12], dies=bool(reply[13]),
+        claim=word(reply[6]), claimed=bool(reply[7]), held=word(reply[8]), owner=CompactionId(word(reply[9])),
+        queued_seconds=reply[11] / 1000, whole=whole, changed=changed, tail=tail, chain=reply[12],
     )  # fmt: skip
 
 

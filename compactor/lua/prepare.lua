@@ -8,7 +8,7 @@
 --       13 '=' and the chain that the judgement is of, or empty: any | 14 history tokens to judge, or empty: the total
 -- returns {'none'} for an unknown session, {'damaged'}, {'newer', schema}, or
 --   {'ok', version, offset, length, total or -1, lead, claim, claimed, held, owner,
---    'all' or 'delta', ms in the queue, chain, 1 when the session is dead since now,
+--    'all' or 'delta', ms in the queue, chain,
 --    position, record, position, record, ...}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -18,14 +18,20 @@ local state = redis.call('HMGET', KEYS[1], 'version', 'offset', 'length', encodi
   'rearm', 'held', 'attempts', 'drafted', 'queued_at', 'chain', 'schema',
   'published_at', 'requeued')
 if not state[1] then return {redis.call('EXISTS', KEYS[2]) == 1 and 'damaged' or 'none'} end
-if tonumber(state[17] or 1) > 1 then return {'newer', state[17]} end
+if (tonumber(state[17]) or 1) > 1 then return {'newer', state[17]} end
+for _, i in ipairs({1, 2, 3, 6, 17}) do
+  local needed = i <= 3
+  if (needed or state[i]) and not string.match(state[i] or '', '^%-?%d+$') then return {'damaged'} end
+end
 local version, offset, length = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
 if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end
 local total = tonumber(state[4] or 0)
-if tonumber(state[5] or 0) ~= length then total = -1 end
+if not total or tonumber(state[5] or 0) ~= length then total = -1 end
 
-local claim, owner, held, claimed, dies = state[7] or 'idle', state[8] or '', '', 0, 0
-if claim ~= 'idle' and tonumber(state[9] or 0) <= now then claim = 'idle' end
+local claim, owner, held, claimed = state[7] or 'idle', state[8] or '', '', 0
+local left = (tonumber(state[9]) or 0) - now
+-- An end further ahead than any claim's (a retry waits ten minutes at most) is from before the server's clock was set back.
+if left <= 0 or left > 2 * math.max(ARGV[10], ARGV[15]) + 600000 then claim = 'idle' end
 local forced, chain = ARGV[6] == 'force', state[16] or ''
 local judges = ARGV[6] ~= 'look' and (ARGV[13] == '' or ARGV[13] == '=' .. chain)
 -- A caller may not have heard of the last swap yet; its list is never more than the whole.
@@ -40,18 +46,15 @@ if judges then
 end
 if claim == 'queued' and (owner == ARGV[1] or string.find(ARGV[12], owner, 1, true)) then
   claimed = 1
-elseif claim == 'queued' and ARGV[6] ~= 'look' and now - (state[18] or now) >= ARGV[15] * 2 ^ (state[19] or 0) then
+elseif claim == 'queued' and ARGV[6] ~= 'look' and now - (tonumber(state[18]) or now) >= ARGV[15] * 2 ^ (tonumber(state[19]) or 0) then
   -- Its worker died before it began, or the broker lost it; a second delivery of one task does no harm.
   claimed = 1
-  set('published_at', now); set('requeued', (state[19] or 0) + 1)
+  set('published_at', now); set('requeued', (tonumber(state[19]) or 0) + 1)
 elseif judges and claim == 'idle' and total >= 0 and load >= tonumber(ARGV[8]) then
-  if not forced and tonumber(state[13] or 0) >= tonumber(ARGV[11]) then
+  if not forced and (tonumber(state[13]) or 0) >= tonumber(ARGV[11]) then
     held = 'dead'
-    if state[12] ~= held then
-      dies = 1
-      set('held', held)
-    end
-  elseif not forced and (now < tonumber(state[10] or 0) or load < tonumber(state[11] or 0)) then
+    set('held', held)
+  elseif not forced and (now < (tonumber(state[10]) or 0) or load < (tonumber(state[11]) or 0)) then
     held = (state[12] and state[12] ~= '') and state[12] or 'backoff'
   else
     claim, owner, claimed = 'queued', ARGV[1], 1
@@ -76,7 +79,7 @@ if redis.call('PTTL', KEYS[1]) < ttl * 0.99 then
 end
 
 local answer = {'ok', version, offset, length, total, tonumber(state[6] or 0),
-  claim, claimed, held, owner, 'delta', (claim == 'queued' and claimed == 0) and now - (state[15] or now) or 0, chain, dies}
+  claim, claimed, held, owner, 'delta', (claim == 'queued' and claimed == 0) and now - (tonumber(state[15]) or now) or 0, chain}
 local known_version, known_length = tonumber(ARGV[4]), tonumber(ARGV[5])
 if known_version == version then return answer end
 local log = redis.call('LRANGE', KEYS[6], 0, -1)

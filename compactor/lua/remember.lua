@@ -3,7 +3,8 @@
 -- ARGV  1 name of the request | 2 answer JSON, or empty: only the cost | 3 life ms | 4 tokens in | 5 tokens out
 --       | 6 conversation that it is of: when the session began, and its offset
 -- returns 'kept', or 'gone' (the conversation ended meanwhile, perhaps for good)
-local state = redis.call('HMGET', KEYS[1], 'created', 'offset')
+local state = redis.call('HMGET', KEYS[1], 'created', 'offset', 'schema')
+if tonumber(state[3] or 1) > 1 then return 'gone' end -- a newer release has migrated it
 if (state[1] or '') .. ':' .. (state[2] or '') ~= ARGV[6] then return 'gone' end
 if ARGV[2] ~= '' and redis.call('HGET', KEYS[2], ARGV[1]) == ARGV[2] then return 'kept' end -- a repeat of this very call
 redis.call('HINCRBY', KEYS[1], 'spent_in', ARGV[4])

@@ -4,8 +4,9 @@
 --       5 re-arm level | 6 held reason | 7 number of encodings, then encoding, tokens saved of each
 --       then per message: position | record
 -- returns 'applied' (also for a repeat), 'stale', or 'gone'
-local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'claim', 'owner', 'changed_min', 'applied', 'length', 'version')
+local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'claim', 'owner', 'changed_min', 'applied', 'length', 'version', 'schema')
 if not state[1] then return 'gone' end
+if tonumber(state[9] or 1) > 1 then return 'stale' end -- a newer release has migrated it
 if state[6] == ARGV[1] and not (state[3] == 'running' and state[4] == ARGV[1]) then return 'applied' end
 if state[3] ~= 'running' or state[4] ~= ARGV[1] then return 'stale' end
 if redis.call('LLEN', KEYS[2]) ~= tonumber(state[7]) then return 'stale' end

@@ -22,8 +22,17 @@ from tests.acceptance.worker_process import running_worker, short_settings
 from tests.integration.conversations import SMALL, conversation
 
 _REDIS: Any = redis.Redis
-FIELD = "o200k_base.lead"  # only a worker reads it here, and it expects a number
-POISON = {FIELD: "no-number-91"}
+SECRET = "words-of-a-user-91"
+BUG = """
+import pathlib
+from compactor import compaction
+plan = compaction.plan
+def broken(*args, **kwargs):
+    if pathlib.Path({flag!r}).exists():
+        raise ValueError({secret!r})
+    return plan(*args, **kwargs)
+compaction.plan = broken
+"""
 
 
 class Ward:
@@ -57,6 +66,16 @@ class Ward:
 
 
 @pytest.fixture
+def bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bug in the planning of every worker that starts from now on, for as long as this file exists."""
+    flag = tmp_path / "bug"
+    flag.touch()
+    (tmp_path / "sitecustomize.py").write_text(BUG.format(flag=str(flag), secret=SECRET), encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return flag
+
+
+@pytest.fixture
 def ward(server: EmbeddedServer) -> Iterator[Ward]:
     settings = short_settings(server.url, f"dead-{uuid.uuid4().hex[:8]}")
     with Compactor(settings=settings) as memory, _REDIS.from_url(server.url) as client:
@@ -64,22 +83,21 @@ def ward(server: EmbeddedServer) -> Iterator[Ward]:
 
 
 def test_a_session_that_crashes_every_attempt_is_listed_with_the_place_and_comes_back_when_mended(
-    ward: Ward, tmp_path: Path
+    ward: Ward, tmp_path: Path, bug: Path
 ) -> None:
     with running_worker(ward.settings, tmp_path / "worker.log") as worker:
         session = ward.session("dead/poisoned")
-        ward.set("dead/poisoned", **POISON)
         assert session.prepare().verdict.compaction == "queued"
         row = wait_until(lambda: _found_dead(ward, session), seconds=40, what="its death")
         assert row["reason"].startswith("ValueError at ")
         assert row["attempts"] == ward.settings.max_attempts
         assert "CompactionCrashed" in worker.tail(20_000)
-        assert POISON[FIELD] not in worker.tail(20_000)
+        assert SECRET not in worker.tail(20_000)
         table = ward.run("dead").out
         assert "dead/poisoned" in table
         assert "1 dead" in table
 
-        ward.set("dead/poisoned", **{FIELD: 0})
+        bug.unlink()
         assert ward.run("retry", "dead/poisoned", "--json").row["outcome"] in ("queued", "running", "applied")
         assert ward.dead() == {}
         last = wait_until(lambda: session.status().last, what="the outcome")
@@ -93,11 +111,11 @@ def _found_dead(ward: Ward, session: Session) -> dict[str, Any] | None:
     return ward.dead().get("dead/poisoned")
 
 
+@pytest.mark.usefixtures("bug")
 def test_a_crash_gives_the_claim_back_before_its_lease_ends(ward: Ward, tmp_path: Path) -> None:
     slow = ward.settings.model_copy(update={"claim_lease": 5.9})
     with running_worker(slow, tmp_path / "worker.log"):
         session = ward.session("dead/soon")
-        ward.set("dead/soon", **POISON)
         session.prepare()
         held = wait_until(
             lambda: next(iter(ward.run("sessions", "--json", "--state", "held").rows), None), what="the hold"

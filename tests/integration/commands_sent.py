@@ -251,8 +251,8 @@ def _circuit(stage: Stage) -> str:
 def _remembered(stage: Stage) -> Command[Any]:
     stage.session.push(conversation(8))
     stage.session.prepare()
-    conversation = summaries.conversation_of(stage.store.run(read.read_history(stage.keys)).raw)
-    return summaries.remember(stage.keys, "name", b'{"text": "rows"}', conversation=conversation, spent=(100, 20))
+    named = summaries.conversation_of(stage.store.run(read.read_history(stage.keys)).raw)
+    return summaries.remember(stage.keys, "name", b'{"text": "rows"}', conversation=named, spent=(100, 20))
 
 
 def _whole(answer: Any) -> object:

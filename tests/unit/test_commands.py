@@ -131,9 +131,9 @@ def preparing(known: Known, *, mode: Mode = "send") -> Command[tuple[None, prepa
 
 
 def answer(
-    *, length: int, total: int = 50, kind: bytes = b"delta", claimed: int = 0, dies: int = 0, rest: tuple[Any, ...] = ()
+    *, length: int, total: int = 50, kind: bytes = b"delta", claimed: int = 0, rest: tuple[Any, ...] = ()
 ) -> Any:
-    return [b"ok", 1_000, 10, length, total, 1, b"idle", claimed, b"", b"", kind, 2_500, CHAIN, dies, *rest]
+    return [b"ok", 1_000, 10, length, total, 1, b"idle", claimed, b"", b"", kind, 2_500, CHAIN, *rest]
 
 
 def prepared_from(command: Command[tuple[None, prepare.Prepared | None]], *replies: Any) -> prepare.Prepared:
@@ -165,7 +165,7 @@ def test_a_first_prepare_gets_the_whole_history() -> None:
     assert (found.version, found.offset, found.length, found.total) == (1_000, 10, 2, 50)
     assert (found.lead, found.claim, found.claimed, found.held) == (1, "idle", False, "")
     assert (found.tail, found.changed, found.whole, found.queued_seconds) == (tuple(rows), {}, False, 2.5)
-    assert (found.chain, found.dies) == (CHAIN, False)
+    assert found.chain == CHAIN
 
 
 def test_a_later_prepare_gets_the_tail_and_what_was_replaced() -> None:
@@ -198,10 +198,6 @@ def test_a_total_that_is_not_counted_is_none() -> None:
 
 def test_a_claim_just_taken_is_told() -> None:
     assert prepared_from(preparing(Known()), answer(length=0, claimed=1), []).claimed
-
-
-def test_a_session_that_died_of_this_send_is_told() -> None:
-    assert prepared_from(preparing(Known()), answer(length=0, dies=1), []).dies
 
 
 def test_a_change_right_before_a_prepare_shares_its_round_trip() -> None:
