@@ -63,6 +63,12 @@ def test_a_result_without_an_id_does_not_reach_past_the_preceding_message() -> N
     assert orphans(chat) == [2]
 
 
+def test_a_call_that_a_result_without_an_id_answered_waits_no_more() -> None:
+    assert pairs([calling("a", "a"), result(None, "1"), result("a", "2")]) == {0: [1, 2]}
+    assert pairs([calling("a"), calling("a"), result(None, "new"), result("a", "old")]) == {0: [3], 1: [2]}
+    assert pairs([calling("a", "b", "c"), result("b"), result(None, "a"), result(None, "c")]) == {0: [2, 1, 3]}
+
+
 def test_a_result_of_a_foreign_id_is_an_orphan_even_while_a_call_waits() -> None:
     chat = [calling("a"), result("z")]
     assert (pairs(chat), orphans(chat)) == ({0: [None]}, [1])

@@ -151,8 +151,10 @@ def test_a_result_that_lost_its_images_is_known(text: str) -> None:
     assert expect_known(history, view, [assistant("fine")]).places == (0, 1, 2, None)
 
 
-CONTENTS: list[Any] = [LONG, "x" * 3_001, "\n" * 3_000 + "x\n", "错误：没有权限\n" * 300]
-CONTENTS += [[{"type": "text", "text": text}, IMAGE] for text in ("page", LONG, "")]
+CONTENTS: list[Any] = [
+    *[LONG, "x" * 3_001, "\n" * 3_000 + "x\n", "错误：没有权限\n" * 300],
+    *([{"type": "text", "text": text}, IMAGE] for text in ("page", LONG, "")),
+]
 
 
 @pytest.mark.parametrize("content", CONTENTS)
