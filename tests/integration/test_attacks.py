@@ -335,6 +335,11 @@ def same_ids(size: int) -> Callable[[], object]:
     return lambda: read_history(chat)
 
 
+def without_ids(size: int) -> Callable[[], object]:
+    chat = [parallel(size)[1], *({"role": "tool", "content": str(order)} for order in range(size))]
+    return lambda: read_history(chat)
+
+
 def parallel(size: int) -> list[Chat]:
     """One step with that many calls."""
     calls: list[Chat] = [call(f"c{order}")["tool_calls"][0] for order in range(size)]
@@ -371,6 +376,7 @@ def cut_marks(size: int) -> Callable[[], object]:
 
 BOMBS: Final = {
     "open calls of one id": (same_ids, 1_500),
+    "results without ids": (without_ids, 1_500),
     "a plan of one step": (planned, 1_000),
     "results left out": (left_out, 200),
     "a forged gap among texts": (forged_gap, 25),
