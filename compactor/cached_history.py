@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from compactor.commands.prepare import Prepared
@@ -20,7 +20,8 @@ class CachedHistory:
     """A history as this process last read it, in one encoding, and the view's cut that was sent.
 
     `messages` are in stored order, tombstones included, `lead` of them leading system messages;
-    `chain` is the fingerprint of the originals; the first `sound` of the usable ones are known to be in order.
+    `chain` is the fingerprint of the originals; `sent` are fingerprints of results that were handed
+    out cut short; the first `sound` of the usable ones are known to be in order.
     """
 
     version: int
@@ -31,6 +32,7 @@ class CachedHistory:
     chain: bytes = b""
     sound: int = 0
     lead: int = 0
+    sent: frozenset[bytes] = frozenset()
     tokens: int = field(init=False)
     usable: tuple[Message, ...] = field(init=False)
     problems: tuple[str, ...] = field(init=False)
@@ -83,6 +85,13 @@ def updated(held: CachedHistory, answer: Prepared, encoding: str, encode: Encode
     if answer.tail:
         messages += read_messages(answer.tail, answer.offset + len(messages), encoding, encode)
         size += sum(len(record.text) for record in answer.tail)
-    return CachedHistory(
-        answer.version, answer.offset, tuple(messages), held.cut, size, answer.chain, sound, answer.lead
+    return replace(
+        held,
+        version=answer.version,
+        offset=answer.offset,
+        messages=tuple(messages),
+        size=size,
+        chain=answer.chain,
+        sound=sound,
+        lead=answer.lead,
     )

@@ -9,7 +9,7 @@ came with a list may come back in other words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -29,7 +29,8 @@ class Match:
 
     `places[i]` is the index in the history of item i, or None for a message to be stored; those are
     the last ones. `branch` is the index from which the history is left, `reword` the item whose
-    stored words are to change, `own_words` those that are sent as the caller has them.
+    stored words are to change, `own_words` those that are sent as the caller has them; `expanded` says
+    that a view of ours stood among the rows.
     """
 
     items: tuple[Encoded, ...]
@@ -37,6 +38,7 @@ class Match:
     branch: int | None = None
     reword: int | None = None
     own_words: frozenset[int] = frozenset()
+    expanded: bool = False
 
     @property
     def stored(self) -> int:
@@ -48,10 +50,15 @@ class Match:
         return self.stored < len(self.items) or self.reword is not None
 
 
-def match(history: Sequence[Message], rows: Sequence[Encoded], *, lead: int = 0) -> Match:
-    """Places each row; `lead` stored messages are the system text and compared with nothing."""
+def match(
+    history: Sequence[Message], rows: Sequence[Encoded], *, lead: int = 0, sent: Collection[bytes] = frozenset()
+) -> Match:
+    """Places each row; `lead` stored messages are the system text and compared with nothing.
+
+    `sent` are fingerprints of results that this process handed out cut short.
+    """
     live = [i for i in range(lead, len(history)) if history[i].kind is not Kind.TOMBSTONE]
-    matcher = _Matcher(history, live, *_items(history, live, rows))
+    matcher = _Matcher(history, live, *_items(history, live, rows), sent)
     return matcher.beginning() or matcher.with_gaps() or matcher.branch()
 
 
@@ -82,6 +89,7 @@ class _Matcher:
     live: Sequence[int]
     items: Sequence[Encoded]
     known: Sequence[int | None]
+    sent: Collection[bytes] = frozenset()
     soft: int = -1
     walked: int = 0
     owns: frozenset[bytes] = frozenset()
@@ -99,7 +107,15 @@ class _Matcher:
         message = self.history[self.live[k]]
         if row.own in (message.own, message.shown):
             return True
-        return message.kind is Kind.CORRUPT or is_shortened(row.value, message)
+        if message.kind is Kind.CORRUPT:
+            return self._stands_in(i, k)
+        return is_shortened(row.value, message, sent=self.sent)
+
+    def _stands_in(self, i: int, k: int) -> bool:
+        """Whether item i may be the record k that cannot be read: what follows both is the same."""
+        if i + 1 >= len(self.items) or k + 1 >= len(self.live):
+            return False
+        return self.history[self.live[k + 1]].kind is not Kind.CORRUPT and self.same(i + 1, k + 1)
 
     def rewords(self, i: int, k: int) -> bool:
         """Whether item i is the live user message k in other words of its caller."""
@@ -190,6 +206,7 @@ class _Matcher:
             places=tuple(self.live[places[i]] if i in places else None for i in range(len(self.items))),
             reword=settles[0] if settles else None,
             own_words=frozenset([*other, *unreadable]),
+            expanded=any(place is not None for place in self.known),
         )
 
 

@@ -11,6 +11,7 @@ from compactor.cached_history import CachedHistory
 from compactor.claims import Claim
 from compactor.commands.counters import EVICTED
 from compactor.commands.prepare import Judgement
+from compactor.compacting import check_wait
 from compactor.effects import Flow, compute
 from compactor.exceptions import ConfigurationError, SessionEvictedError, StoreUnavailableError
 from compactor.formats.openai import leading_system
@@ -19,6 +20,7 @@ from compactor.judging import Fixed, Request, compaction_word, verdict
 from compactor.models import Context, Fit, Message, Verdict
 from compactor.queueing import Queueing
 from compactor.reader import MANY, SessionReader
+from compactor.records import fingerprint
 from compactor.repair import repair
 from compactor.syncing import Listed, Syncing
 from compactor.tokens import Encode
@@ -26,6 +28,7 @@ from compactor.view import compose
 
 WaitFor = Literal["fit", "swap"]
 _UNAVAILABLE = "held(store_unavailable)"
+_MOST_SENT = 64  # results cut short that a process knows again after a swap has replaced them
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class Sending:
         repair: bool | None = None,
     ) -> Flow[Context]:
         """The list for one send; queues a compaction when the threshold is crossed."""
+        check_wait(wait)
         if wait_for not in ("fit", "swap"):
             raise ConfigurationError("wait_for: expected 'fit' or 'swap'.")
         if repair not in (None, True, False):
@@ -91,10 +95,11 @@ class Sending:
     def _send_list(self, send: Send, listed: Listed) -> Flow[Context]:
         placed = yield from self._syncing.place(listed, send.judgement, send.encode)
         state, held = yield from self._queueing.publish(placed.seen)
-        whole = repair(placed.messages, send.encode, mend=send.mend)
+        # What a view of ours had hidden was no fault of the list that came back.
+        whole = repair(placed.messages, send.encode, mend=send.mend or placed.expanded)
         over = send.fixed.total + _tokens(placed.messages) >= send.judgement.budget.threshold
         word = f"held({placed.unsaved})" if placed.unsaved else compaction_word(state, held, over=over)
-        problems = (*placed.problems, *whole.problems)
+        problems = (*placed.problems, *placed.seen.history.problems, *whole.problems)
         return (
             yield from self._composed(send, placed.seen.history, whole.messages, word, problems, placed.seen.recounted)
         )
@@ -143,8 +148,10 @@ class Sending:
         budget = send.judgement.budget
         whole = replace(budget, fixed=budget.fixed + lead_tokens)
         view = compose(messages, whole, send.encode, beside=send.fixed.total, cut=history.cut)
-        if view.cut != history.cut and history.version:
-            self._reader.around.histories.put(self._reader.cache_key, replace(history, cut=view.cut))
+        sent = history.sent | {fingerprint(value) for value in view.shortened}
+        if history.version and (view.cut != history.cut or sent != history.sent):
+            remembered = replace(history, cut=view.cut, sent=sent if len(sent) <= _MOST_SENT else frozenset())
+            self._reader.around.histories.put(self._reader.cache_key, remembered)
         opening = [freeze(dict(message)) for message in send.request.opening]
         figures = verdict(
             budget,

@@ -47,12 +47,16 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The messages that answer a list, and how the session stands; `unsaved` says why new ones are not stored."""
+    """The messages that answer a list, and how the session stands; `unsaved` says why new ones are not stored.
+
+    `expanded` says that a view of ours came back in the list, and is answered by what it hid.
+    """
 
     messages: tuple[Message, ...]
     seen: Look
     unsaved: str = ""
     problems: tuple[str, ...] = ()
+    expanded: bool = False
     refusal: TenantFullError | None = None
 
     def raise_unsaved(self, max_bytes: int) -> None:
@@ -111,7 +115,7 @@ class Syncing:
             unsaved = CONTENDED
         messages = yield from self.messages(seen.history, found, encode)
         self._remember(messages if unsaved else ())
-        return Placed(messages, seen, unsaved, problems, refusal if unsaved == TENANT_FULL else None)
+        return Placed(messages, seen, unsaved, problems, found.expanded, refusal if unsaved == TENANT_FULL else None)
 
     def unplaced(self, listed: Listed, encode: Encode) -> Flow[tuple[Message, ...]]:
         """The list with the replacements that this process knows of, nothing read and nothing stored."""
@@ -139,7 +143,7 @@ class Syncing:
 
     def _matched(self, held: CachedHistory, rows: Sequence[Encoded]) -> Flow[Match]:
         heavy = len(rows) > MANY
-        return (yield from compute(lambda: match(held.messages, rows, lead=held.lead), heavy=heavy))
+        return (yield from compute(lambda: match(held.messages, rows, lead=held.lead, sent=held.sent), heavy=heavy))
 
     def _look(
         self, held: CachedHistory, found: Match, judgement: Judgement, encode: Encode, mode: Mode

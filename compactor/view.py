@@ -51,7 +51,10 @@ NO_CUT: Final = Cut()
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one send gets. `tokens` counts the messages (not the fixed part); `cut` is to be remembered."""
+    """What one send gets. `tokens` counts the messages (not the fixed part); `cut` is to be remembered.
+
+    `shortened` are the results among the messages that were cut to head and tail.
+    """
 
     messages: tuple[Mapping[str, Any], ...]
     tokens: int
@@ -59,6 +62,7 @@ class View:
     cut: Cut
     left_out: int = 0
     stable_until: int = 0
+    shortened: tuple[Mapping[str, Any], ...] = ()
 
 
 Row = tuple[int, Mapping[str, Any], int]  # index in the history, message, tokens
@@ -228,7 +232,8 @@ def _search(composer: _Composer, room: int, target: int, remembered: Cut | None)
     cut = _lowest(composer, [steps, *_turn_cuts(composer, steps)], room, shortened)
     kept = composer.render(cut, shortened)
     fit = Fit.SHORTENED if _tokens(kept) <= room else Fit.IMPOSSIBLE
-    return _view(composer, kept, fit, composer.sparing(cut))
+    view = _view(composer, kept, fit, composer.sparing(cut))
+    return replace(view, shortened=tuple(value for value, _ in shortened.values()))
 
 
 def _turn_cuts(composer: _Composer, steps: Cut) -> list[Cut]:

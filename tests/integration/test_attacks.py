@@ -98,11 +98,6 @@ def test_a_new_result_with_a_copied_mark_is_sent_and_stored(
     assert b"DELETED order 4711" in stored
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a view that came back is expanded to its faulty steps, and lists are not mended",
-)
 def test_a_valid_list_that_came_back_stays_valid(memory: Compactor, worker: InlineWorker) -> None:
     chat = [*loop(3, str), call("open"), said("user", "go on")]
     for order in range(3, 13):
@@ -115,7 +110,6 @@ def test_a_valid_list_that_came_back_stays_valid(memory: Compactor, worker: Inli
     assert not faults(session.prepare(returned).messages)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a record that cannot be read is the same as any row")
 def test_a_new_message_is_stored_though_a_damaged_record_stands_in_its_place(
     memory: Compactor, settings: Settings, raw: Any
 ) -> None:
@@ -147,7 +141,6 @@ def test_of_two_processes_no_ones_words_are_dropped(memory: Compactor, settings:
 # ─── limits and accounts ───
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="what clear moves aside counts for nobody")
 def test_clearing_makes_no_room_for_a_tenant_while_the_content_stays(settings: Settings, raw: Any) -> None:
     limited = settings.model_copy(update={"max_tenant_bytes": 200_000})
     with Compactor(settings=limited) as memory, suppress(TenantFullError):
@@ -171,7 +164,6 @@ def test_bytes_are_true_after_a_branch_in_front_of_the_swap(
     assert int(raw.hget(keys.state, "bytes")) == held
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a claim ends by the server's clock alone")
 def test_a_claim_from_before_the_clock_was_set_back_does_not_hold_for_days(
     memory: Compactor, worker: InlineWorker, settings: Settings, raw: Any
 ) -> None:
@@ -192,9 +184,6 @@ GOING_BACK: Final[dict[str, Callable[[Session], object]]] = {
 
 
 @pytest.mark.parametrize("going_back", GOING_BACK.values(), ids=GOING_BACK.keys())
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="a version that is no whole number never matches, and is tried for ever"
-)
 def test_going_back_ends_on_a_damaged_version(
     going_back: Callable[[Session], object], memory: Compactor, worker: InlineWorker, settings: Settings, raw: Any
 ) -> None:
@@ -218,11 +207,6 @@ def _quietly(ask: Callable[[Session], object], session: Session) -> None:
 
 
 @pytest.mark.parametrize("field", ["judged_threshold", "judged_fixed", "offset", "o200k_base.total"])
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the script stops behind its first write, in front of the operation's name",
-)
 def test_a_push_on_a_damaged_state_stores_all_or_nothing(
     field: str, memory: Compactor, settings: Settings, raw: Any
 ) -> None:
@@ -236,7 +220,6 @@ def test_a_push_on_a_damaged_state_stores_all_or_nothing(
     assert records(raw, settings, NAME) == before
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="without a chain every row of a list is new")
 def test_a_list_is_not_stored_twice_when_the_chain_was_lost(memory: Compactor, settings: Settings, raw: Any) -> None:
     chat = loop(2)
     memory.session(NAME, SMALL).prepare(chat)
@@ -257,9 +240,6 @@ DAMAGES: Final[dict[str, Callable[[Any, Any], object]]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
-@pytest.mark.xfail(
-    strict=True, raises=(ValueError, TypeError, IndexError, RecursionError), reason="not an error of ours"
-)
 def test_damage_ends_in_answers_or_errors_of_ours(
     damage: Callable[[Any, Any], object], memory: Compactor, worker: InlineWorker, settings: Settings, raw: Any
 ) -> None:
@@ -273,7 +253,6 @@ def test_damage_ends_in_answers_or_errors_of_ours(
 
 
 @pytest.mark.parametrize("key", ["state", "messages", "operations", "changes"])
-@pytest.mark.xfail(strict=True, raises=CompactorError, reason="the script that erases reads before it removes")
 def test_a_session_with_a_key_of_another_type_can_be_erased(
     key: str, memory: Compactor, settings: Settings, raw: Any
 ) -> None:
@@ -285,7 +264,6 @@ def test_a_session_with_a_key_of_another_type_can_be_erased(
     assert not raw.exists(keys_of(settings, NAME).messages)
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="one entry that cannot be read ends the listing")
 def test_a_damaged_entry_hides_no_other_dead_session(
     memory: Compactor, worker: InlineWorker, settings: Settings, raw: Any
 ) -> None:
@@ -310,7 +288,6 @@ QUESTIONS: Final[dict[str, Callable[[Any], object]]] = {
 
 
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS.keys())
-@pytest.mark.xfail(strict=True, raises=(TypeError, AttributeError), reason="not checked")
 def test_an_argument_of_another_type_is_refused_by_an_error_of_ours(
     ask: Callable[[Session], object], memory: Compactor
 ) -> None:
