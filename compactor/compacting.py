@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 from compactor.claims import Claim
 from compactor.commands import read
 from compactor.effects import Flow, Pause, run
+from compactor.exceptions import ConfigurationError
 from compactor.judging import Request, kept_judgement
 from compactor.models import Code, CompactionId, Outcome
 from compactor.outcomes import from_json
 from compactor.queueing import POLL, Queueing
 from compactor.reader import SessionReader
+
+
+def check_wait(wait: object) -> None:
+    """Raises ConfigurationError for what is no number of seconds."""
+    if isinstance(wait, bool) or not isinstance(wait, (int, float)) or math.isnan(wait):
+        raise ConfigurationError("wait: expected a number of seconds, for example 2.5.")
 
 
 class Compacting:
@@ -20,6 +29,7 @@ class Compacting:
 
     def compact(self, wait: float = 0.0) -> Flow[Outcome]:
         """Queues a compaction now, ignoring back-off and re-arm; with `wait` seconds, its outcome."""
+        check_wait(wait)
         until = self._reader.around.clock() + wait
         encode = yield from self._reader.encoder()
         while True:

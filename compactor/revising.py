@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from compactor.archive import decompress
 from compactor.cached_history import UNSAVED, CachedHistory
@@ -18,6 +18,7 @@ from compactor.effects import Flow, compute, run
 from compactor.exceptions import ConfigurationError, RecallExpiredError, SessionDamagedError, StoreUnavailableError
 from compactor.formats.openai import text_of
 from compactor.history import read_history
+from compactor.json_values import is_array
 from compactor.models import Code, CompactionId, Erased, Kind, Outcome, Receipt, SessionId, recall_id, recall_position
 from compactor.outcomes import from_json, to_json
 from compactor.pushing import OWN_OPERATION_MS, Pushing, operation_id
@@ -30,6 +31,7 @@ from compactor.undoing import brought_back, chosen, places, standing
 from compactor.wording import wording_for
 
 T = TypeVar("T")
+_ATTEMPTS: Final = 8  # at a history that others change all the while
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,9 @@ class Revising:
 
     def undo(self, compaction_id: str | None = None) -> Flow[Outcome]:
         """Brings the originals of one compaction back; they are not replaced again until released."""
-        content = b"undo " + (compaction_id or "").encode()
+        if not isinstance(compaction_id, str | None):
+            raise ConfigurationError("compaction_id: expected a compaction's id, or None for the last that stands.")
+        content = b"undo " + (compaction_id or "").encode(errors="replace")
         return (yield from self._repeatable(content, new_id().encode(), partial(self._undo, compaction_id)))
 
     def _repeatable(self, content: bytes, new: bytes, flow: Callable[[bytes], Flow[T]]) -> Flow[T]:
@@ -88,7 +92,7 @@ class Revising:
 
     def _undo(self, compaction_id: str | None, name: bytes) -> Flow[Outcome]:
         undone = CompactionId(name.decode())
-        while True:
+        for _ in range(_ATTEMPTS):
             stored = yield from run(read.read_history(self._reader.keys, archive=True, audit=True))
             if not stored.state.exists:
                 raise recall.not_found()
@@ -121,6 +125,7 @@ class Revising:
             )
             if (yield from run(restored)):
                 return outcome
+        raise _contended()
 
     def _restored(self, stored: Stored, positions: Sequence[int]) -> Flow[Restored]:
         own = yield from self._reader.encoder()
@@ -131,11 +136,13 @@ class Revising:
 
     def release(self, what: str | Sequence[str]) -> Flow[int]:
         """Lets messages that an undo brought back be replaced again: recall ids, or an undone compaction's id."""
-        names = [what] if isinstance(what, str) else list(what)
+        names = [what] if isinstance(what, str) else what
+        if not is_array(names) or not all(isinstance(name, str) for name in names):
+            raise ConfigurationError("what: expected recall ids such as 'm12', or the id of an undone compaction.")
         positions: list[int] = []
         rows: list[Outcome] | None = None
         for name in names:
-            if isinstance(name, str) and name[:1] == "m" and name[1:].isdigit():
+            if name[:1] == "m" and name[1:].isdigit():
                 positions.append(recall_position(name))
                 continue
             rows = rows if rows is not None else (yield from self.compactions())
@@ -149,7 +156,7 @@ class Revising:
         if not isinstance(last, int) or isinstance(last, bool):
             raise ConfigurationError("position: expected a recall id such as 'm12', or its number.")
         tried = 0
-        while True:
+        for _ in range(_ATTEMPTS):
             seen = yield from self._reader.current()
             if seen.answer is None:
                 raise recall.not_found()
@@ -165,6 +172,7 @@ class Revising:
             if (yield from self._branch(seen.history, index + 1)):
                 return leaving
             tried = leaving
+        raise _contended()
 
     def _branch(self, history: CachedHistory, index: int) -> Flow[bool]:
         stay = [m.own for m in history.messages[history.lead : index] if m.kind is not Kind.TOMBSTONE]
@@ -183,7 +191,11 @@ class Revising:
 
     def fork(self, new: SessionId, at: int | str | None = None) -> Flow[None]:
         """Copies the history, up to and with the message `at`, into a new session; recall ids stay the same."""
-        content = f"fork {new} {at}".encode()
+        if not isinstance(at, int | str | None) or isinstance(at, bool):
+            raise ConfigurationError(
+                "at: expected a recall id such as 'm12', its number, or None for the whole history."
+            )
+        content = f"fork {new} {at}".encode(errors="replace")
         yield from self._repeatable(content, operation_id(None), partial(self._fork, new, at))
 
     def _fork(self, new: SessionId, at: int | str | None, operation: bytes) -> Flow[None]:
@@ -244,8 +256,15 @@ class Revising:
     def _ended(self, ending: Ending, operation: bytes) -> Flow[Erased]:
         command = recall.clear(self._reader.keys, operation=operation, remember_ms=OWN_OPERATION_MS, ending=ending)
         ended = yield from run(command)
-        yield from self._reader.ledger.report(0)
+        yield from self._reader.ledger.report_ended()
         return ended
+
+
+def _contended() -> StoreUnavailableError:
+    return StoreUnavailableError(
+        "session: others change its history all the while, or its state was damaged from outside; nothing was changed. "
+        "Call again; if that does not help, clear the session."
+    )
 
 
 def _original(stored: Stored, position: int, record: Record) -> Record:

@@ -77,8 +77,20 @@ class TenantLedger:
             return
         self._book.reported[self._session] = step, now
 
+    def report_ended(self) -> Flow[None]:
+        """Enters what is left of the session when its conversation ended."""
+        if self._limit is None:
+            return
+        try:
+            sizes = yield from run(tenants.read_true_sizes(self._namespace, [self._session]))
+        except StoreUnavailableError:  # it ended; a sweep sets the size right
+            return
+        yield from self.report(sizes.get(self._session, 0))
+
     def _read(self, seen: Total | None) -> Flow[Total]:
         total = yield from run(tenants.read_total(self._namespace, self._tenant))
+        if total is None:
+            total = yield from self._added_up()
         swept, cursor = (seen.swept, seen.cursor) if seen is not None else (float("-inf"), 0)
         return self._keep(Total(total, self._clock(), 0, swept, cursor))
 
@@ -86,17 +98,24 @@ class TenantLedger:
         """Sets the sizes right that have changed or are gone, until there is room."""
         assert self._limit is not None
         began, total, cursor = self._clock(), seen.read, seen.cursor
+        whole = not cursor
         while True:
             page = yield from run(tenants.read_sizes(self._namespace, self._tenant, cursor))
             if page.sizes:
                 total = yield from self._corrected(page.sizes)
             cursor = page.cursor
+            if whole and not cursor and total + size > self._limit:
+                total = yield from self._added_up()
             if not cursor or total + size <= self._limit or self._clock() - began >= SWEEP_TIME:
                 return self._keep(Total(total, self._clock(), 0, began, cursor))
 
+    def _added_up(self) -> Flow[int]:
+        """The total, set right: it may have been changed from outside."""
+        return (yield from run(tenants.correct(self._namespace, self._tenant, (), life_ms=self._life_ms, anew=True)))
+
     def _corrected(self, sizes: Mapping[SessionId, int]) -> Flow[int]:
         true = yield from run(tenants.read_true_sizes(self._namespace, list(sizes)))
-        wrong = [Correction(each, old, true[each]) for each, old in sizes.items() if old != true[each]]
+        wrong = [Correction(each, old, true[each]) for each, old in sizes.items() if true.get(each, old) != old]
         return (yield from run(tenants.correct(self._namespace, self._tenant, wrong, life_ms=self._life_ms)))
 
     def _keep(self, total: Total) -> Total:

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from compactor.claims import Claim, Held
-from compactor.commands.command import Command, SessionKeys, fields, number, session_keys, text
-from compactor.exceptions import SchemaVersionError
+from compactor.commands.command import Command, SessionKeys, number, session_keys, text
+from compactor.commands.read import word
+from compactor.exceptions import SchemaVersionError, SessionDamagedError
+from compactor.json_values import is_object
 from compactor.models import CompactionId, SessionId
 
 ATTEMPTS_USED_UP: Final = "attempts_used_up"  # the workers that tried were killed, or lost the server
 SESSION_DAMAGED: Final = "session_damaged"
 LIFE_MS: Final = 90 * 86_400_000  # of the list, after its last entry
 PAGE: Final = 500
+LONGEST_CLAIM_MS: Final = 86_400_000  # one that ends later is from before the server's clock was set back
 _STANDING: Final = ("revision", "attempts", "claim", "until", "held", "error")
 
 
@@ -58,7 +61,7 @@ def read_page(namespace: str, cursor: int) -> Command[Page]:
 
     def parse(replies: list[Any]) -> Page:
         after, found = replies[0]
-        return Page(number(after), {SessionId(name): entry for name, entry in fields(found).items()})
+        return Page(number(after), {SessionId(word(name)): entry for name, entry in found.items()})
 
     return Command(parse, reads=(("HSCAN", dead_key(namespace), cursor, "COUNT", PAGE),))
 
@@ -75,7 +78,7 @@ def read_dead(
         return {
             session: _dead(session, entries[session], row)
             for session, row in rows.items()
-            if is_dead(dict(zip(_STANDING, row, strict=True)), now_ms, max_attempts)
+            if _is_listed(dict(zip(_STANDING, row, strict=True)), now_ms, max_attempts)
         }
 
     return Command(parse, reads=(("TIME",), *reads))
@@ -91,20 +94,36 @@ def is_dead(state: Mapping[str, bytes | None], now_ms: int, max_attempts: int) -
     """Whether a session with these fields is left alone until somebody retries it."""
     if state.get("revision") is None:
         return False
-    if text(state.get("claim")) not in ("", Claim.IDLE) and number(state.get("until")) > now_ms:
+    if word(state.get("claim")) not in ("", Claim.IDLE) and 0 < number(state.get("until")) - now_ms <= LONGEST_CLAIM_MS:
         return False
-    return text(state.get("held")) in (Held.DEAD, Held.DAMAGED) or number(state.get("attempts")) >= max_attempts
+    return word(state.get("held")) in (Held.DEAD, Held.DAMAGED) or number(state.get("attempts")) >= max_attempts
+
+
+def _is_listed(state: Mapping[str, bytes | None], now_ms: int, max_attempts: int) -> bool:
+    try:
+        return is_dead(state, now_ms, max_attempts)
+    except SessionDamagedError:  # nothing works on it until somebody looks
+        return True
 
 
 def _dead(session: SessionId, entry: bytes, row: Sequence[Any]) -> Dead:
-    stored: dict[str, Any] = json.loads(entry)
-    state = dict(zip(_STANDING, row, strict=True))
+    stored, state = _entry(entry), dict(zip(_STANDING, row, strict=True))
+    since = stored.get("since")
     return Dead(
         session,
-        reason=text(state["error"]) or str(stored["reason"]),
-        attempts=number(state["attempts"]),
-        since=stored["since"] / 1000,
+        reason=word(state["error"]) or str(stored.get("reason", SESSION_DAMAGED)),
+        attempts=int(attempts) if (attempts := state["attempts"] or b"0").isdigit() else 0,
+        since=since / 1000 if isinstance(since, (int, float)) else 0.0,
     )
+
+
+def _entry(data: bytes) -> Mapping[str, Any]:
+    """An entry's JSON; one damaged from outside must not hide the others."""
+    try:
+        entry = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return entry if is_object(entry) else {}
 
 
 def forget(namespace: str, entries: Mapping[SessionId, bytes]) -> Command[int]:
@@ -127,4 +146,4 @@ def revive(keys: SessionKeys) -> Command[str]:
             raise SchemaVersionError
         return answer
 
-    return Command(parse, "revive", keys.all)
+    return Command(parse, "revive", keys.all, (LONGEST_CLAIM_MS,))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from compactor.commands.command import Command, SessionKeys, damaged, fields, number, text
+from compactor.commands.command import Command, SessionKeys, damaged, number
 from compactor.json_values import is_object
 from compactor.models import Revision, Status
 from compactor.outcomes import from_json
@@ -70,10 +70,10 @@ def parse_state(raw: Mapping[str, bytes | None]) -> State:
         length=length,
         lead=number(raw.get("lead")),
         totals=totals,
-        claim=text(raw.get("claim")) or "idle",
-        owner=text(raw.get("owner")),
+        claim=word(raw.get("claim")) or "idle",
+        owner=word(raw.get("owner")),
         until_ms=number(raw.get("until")),
-        held=text(raw.get("held")),
+        held=word(raw.get("held")),
         last=_row(raw.get("last") or b"{}"),
         judged=raw.get("judged") or b"",
         version=number(raw.get("version")),
@@ -81,11 +81,21 @@ def parse_state(raw: Mapping[str, bytes | None]) -> State:
     )
 
 
+def word(value: bytes | None) -> str:
+    """Bytes of a session as text; what was damaged from outside must not end the reading of the rest."""
+    return (value or b"").decode(errors="replace")
+
+
+def _hash(reply: Any) -> dict[str, bytes]:
+    pairs: Any = reply.items() if is_object(reply) else zip(reply[::2], reply[1::2], strict=True)
+    return {word(name): value for name, value in pairs}
+
+
 def _row(data: bytes) -> dict[str, Any]:
     """An outcome's JSON; one damaged from outside reads as an unknown outcome."""
     try:
         row = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         row = None
     return dict(row) if is_object(row) else {"outcome": "unknown"}
 
@@ -133,8 +143,8 @@ def read_load(keys: SessionKeys, encoding: str) -> Command[Load]:
             length=number(length) - number(tombs),
             total=number(total) if whole else None,
             lead_tokens=number(lead),
-            claim=text(claim) or "idle",
-            held=text(held),
+            claim=word(claim) or "idle",
+            held=word(held),
             until_ms=number(until),
             not_before_ms=number(not_before),
             rearm=number(rearm),
@@ -185,14 +195,12 @@ def read_history(keys: SessionKeys, *, archive: bool = False, audit: bool = Fals
         reads.append(("LRANGE", keys.audit, 0, -1))
 
     def parse(replies: list[Any]) -> Stored:
-        raw = replies[0] if is_object(replies[0]) else fields(replies[0])
-        raw = {text(name): value for name, value in raw.items()}
+        raw = _hash(replies[0])
         state = parse_state(raw)
         if len(replies[1]) != state.length:
             raise damaged()
-        kept: Any = replies[2] if archive else {}
-        kept = kept if is_object(kept) else fields(kept)
-        originals = {int(text(name)): blob for name, blob in kept.items()}
+        kept = _hash(replies[2]) if archive else {}
+        originals = {int(name): blob for name, blob in kept.items() if name.isdecimal()}  # others came from outside
         return Stored(state, unpack_all(replies[1]), raw, originals, tuple(replies[-1]) if audit else ())
 
     return Command(parse, reads=tuple(reads))
@@ -211,8 +219,7 @@ def read_status(keys: SessionKeys) -> Command[Status]:
     """Everything an operator asks of one session, in one transaction."""
 
     def parse(replies: list[Any]) -> Status:
-        raw = replies[0] if is_object(replies[0]) else fields(replies[0])
-        raw = {text(name): value for name, value in raw.items()}
+        raw = _hash(replies[0])
         state = parse_state(raw)
         if not state.exists:
             return Status(exists=False)
@@ -226,7 +233,7 @@ def read_status(keys: SessionKeys) -> Command[Status]:
             claim=state.claim if state.until_ms > now_ms else "idle",
             held=state.held,
             attempts=number(raw.get("attempts")),
-            stored_bytes=number(raw.get("bytes")),
+            stored_bytes=number(raw.get("bytes")) + number(raw.get("cleared_bytes")),
             archived=int(replies[1]),
             compactions=int(replies[2]),
             expires_in=max(0, int(replies[3])) / 1000,

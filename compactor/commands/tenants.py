@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from compactor.commands.command import Command, fields, number, session_keys
+from compactor.commands.command import Command, number, session_keys
+from compactor.commands.read import word
+from compactor.exceptions import SessionDamagedError
 from compactor.models import SessionId
 
 DEFAULT: Final = "default"
@@ -16,7 +18,7 @@ PAGE: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some sizes in bytes, and where to read on (0: that was all)."""
+    """Some sizes in bytes (-1: garbled from outside), and where to read on (0: that was all)."""
 
     cursor: int
     sizes: Mapping[SessionId, int]
@@ -45,18 +47,21 @@ def sizes_key(namespace: str, tenant: str) -> str:
 def report(namespace: str, session: SessionId, stored_bytes: int, *, life_ms: int) -> Command[int]:
     """Sets what a session holds, 0 when its life ended; answers the tenant's total. A repeat changes nothing."""
     key = sizes_key(namespace, tenant_of(session))
-    return Command(lambda replies: int(replies[0]), "sizes", (key,), (life_ms, session, "", stored_bytes))
+    return Command(lambda replies: int(replies[0]), "sizes", (key,), (life_ms, "", session, "", stored_bytes))
 
 
-def correct(namespace: str, tenant: str, corrections: Sequence[Correction], *, life_ms: int) -> Command[int]:
-    """Sets sizes that were not reported anew meanwhile; answers the tenant's total."""
-    args = tuple(part for each in corrections for part in (each.session, each.old, each.new))
-    return Command(lambda replies: int(replies[0]), "sizes", (sizes_key(namespace, tenant),), (life_ms, *args))
+def correct(
+    namespace: str, tenant: str, corrections: Sequence[Correction], *, life_ms: int, anew: bool = False
+) -> Command[int]:
+    """Sets sizes that were not reported anew meanwhile; answers the tenant's total, `anew`: added up again."""
+    parts = tuple(part for each in corrections for part in (each.session, each.old, each.new))
+    args = (life_ms, "sum" if anew else "", *parts)
+    return Command(lambda replies: int(replies[0]), "sizes", (sizes_key(namespace, tenant),), args)
 
 
-def read_total(namespace: str, tenant: str) -> Command[int]:
-    """The bytes that a tenant's sessions hold together."""
-    return Command(lambda replies: number(replies[0]), reads=(("HGET", sizes_key(namespace, tenant), TOTAL),))
+def read_total(namespace: str, tenant: str) -> Command[int | None]:
+    """The bytes that a tenant's sessions hold together; None when the total was garbled from outside."""
+    return Command(lambda replies: _size(replies[0]), reads=(("HGET", sizes_key(namespace, tenant), TOTAL),))
 
 
 def read_sizes(namespace: str, tenant: str, cursor: int) -> Command[Page]:
@@ -64,17 +69,27 @@ def read_sizes(namespace: str, tenant: str, cursor: int) -> Command[Page]:
 
     def parse(replies: list[Any]) -> Page:
         after, found = replies[0]
-        sizes = {SessionId(name): int(size) for name, size in fields(found).items() if name != TOTAL}
+        known = {word(name): _size(size) for name, size in found.items()}
+        sizes = {SessionId(name): -1 if size is None else size for name, size in known.items() if name != TOTAL}
         return Page(number(after), sizes)
 
     return Command(parse, reads=(("HSCAN", sizes_key(namespace, tenant), cursor, "COUNT", PAGE),))
 
 
 def read_true_sizes(namespace: str, sessions: Sequence[SessionId]) -> Command[Mapping[SessionId, int]]:
-    """What the states of these sessions say; 0 for a session that is gone."""
-    reads = tuple(("HGET", session_keys(namespace, session).state, "bytes") for session in sessions)
+    """What the states of these sessions say; 0 for a session that is gone, nothing for one that cannot be read."""
+    names = ("bytes", "cleared_bytes")
+    reads = tuple(("HMGET", session_keys(namespace, session).state, *names) for session in sessions)
 
     def parse(replies: list[Any]) -> dict[SessionId, int]:
-        return dict(zip(sessions, map(number, replies), strict=True))
+        sizes = {session: [_size(part) for part in parts] for session, parts in zip(sessions, replies, strict=True)}
+        return {session: sum(size or 0 for size in parts) for session, parts in sizes.items() if None not in parts}
 
     return Command(parse, reads=reads)
+
+
+def _size(value: Any) -> int | None:
+    try:
+        return number(value)
+    except SessionDamagedError:
+        return None

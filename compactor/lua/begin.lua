@@ -7,11 +7,13 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner', 'until', 'length', 'attempts', 'schema')
 if not claim[4] then return {'gone'} end
-if tonumber(claim[6] or 1) > 1 then return {'newer', claim[6]} end
+if (tonumber(claim[6]) or 1) > 1 then return {'newer', claim[6]} end
 if claim[2] ~= ARGV[1] or (claim[1] ~= 'queued' and claim[1] ~= 'running') then return {'lost'} end
-local left = tonumber(claim[3]) - now
-if claim[1] == 'running' and left > 0 then return {'busy', left} end
-if tonumber(claim[5] or 0) >= tonumber(ARGV[3]) then
+local left = (tonumber(claim[3]) or 0) - now
+-- More than a lease ahead is from before the server's clock was set back.
+if claim[1] == 'running' and left > 0 and left <= 2 * ARGV[2] then return {'busy', left} end
+local attempts = tonumber(claim[5]) or 0
+if attempts >= tonumber(ARGV[3]) then
   redis.call('HSET', KEYS[1], 'claim', 'idle', 'held', 'dead')
   return {'dead'}
 end
@@ -20,8 +22,7 @@ if redis.call('LLEN', KEYS[2]) ~= tonumber(claim[4]) then
   return {'damaged'}
 end
 redis.call('HSET', KEYS[1], 'claim', 'running', 'until', now + ARGV[2], 'changed_min', '', 'publish_failures', 0,
-  'error', '')
-redis.call('HINCRBY', KEYS[1], 'attempts', 1)
+  'error', '', 'attempts', attempts + 1)
 local state = redis.call('HGETALL', KEYS[1])
 table.insert(state, 1, 'running')
 return state

@@ -5,7 +5,7 @@
 --       10, 11 tokens in cl100k_base, those of the leading ones; 12, 13 in o200k_base; empty: not counted
 --       then per message: head without time | own fingerprint | JSON
 -- returns {'ok', total or -1 when the encoding is not fully counted, live messages, first position, over,
---          1 when the other encoding was fully counted and fell behind, bytes of the session}
+--          1 when the other encoding was fully counted and fell behind, bytes of the session, those that a clear moved aside included}
 --         or {'full', bytes}, {'damaged'}, or {'newer', schema}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -14,15 +14,21 @@ if known then
   local answer = {'ok'}
   for number in string.gmatch(known, '-?%d+') do answer[#answer + 1] = tonumber(number) end
   answer[#answer] = nil
+  if #answer ~= 7 then return {'damaged'} end
   return answer
 end
 local encoding, ttl = ARGV[5], tonumber(ARGV[3])
 local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'length', 'bytes', 'chain', 'lead',
   'judged_encoding', 'judged_threshold', 'judged_fixed',
   'cl100k_base.total', 'cl100k_base.counted', 'cl100k_base.lead',
-  'o200k_base.total', 'o200k_base.counted', 'o200k_base.lead', 'schema', 'tombs')
-if tonumber(state[16] or 1) > 1 then return {'newer', state[16]} end
+  'o200k_base.total', 'o200k_base.counted', 'o200k_base.lead', 'schema', 'tombs', 'cleared_bytes')
+if (tonumber(state[16]) or 1) > 1 then return {'newer', state[16]} end
 local fresh = not state[1]
+for i, value in ipairs(state) do -- looked at before the first write, behind which nothing may fail
+  local figure = i ~= 5 and i ~= 7
+  if figure and value and not (#value <= 16 and string.match(value, '^%-?%d+$')) then return {'damaged'} end
+end
+if not fresh and not (state[2] and state[3]) then return {'damaged'} end
 local offset, length = tonumber(state[2] or 0), tonumber(state[3] or 0)
 local bytes = tonumber(state[4] or 0) + ARGV[8]
 if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end
@@ -70,16 +76,17 @@ local threshold, fixed = tonumber(ARGV[6]), tonumber(ARGV[7])
 if state[7] == encoding then threshold, fixed = tonumber(state[8]), tonumber(state[9]) end
 local over = (total >= 0 and total + fixed >= threshold) and 1 or 0
 local live = length + #records - (state[17] or 0)
-local answer = {'ok', total, live, offset + length, over, behind, bytes}
+local held = bytes + (state[18] or 0)
+local answer = {'ok', total, live, offset + length, over, behind, held}
 redis.call('HSET', KEYS[3], ARGV[1],
-  table.concat({total, live, offset + length, over, behind, bytes, now + ARGV[2]}, ':'))
+  table.concat({total, live, offset + length, over, behind, held, now + ARGV[2]}, ':'))
 
 -- Forget operations in one sweep when their number doubled: amortised one step per push.
 local remembered = redis.call('HLEN', KEYS[3])
-if remembered > 512 and remembered >= 2 * tonumber(redis.call('HGET', KEYS[1], 'swept') or 256) then
+if remembered > 512 and remembered >= 2 * (tonumber(redis.call('HGET', KEYS[1], 'swept')) or 256) then
   local all = redis.call('HGETALL', KEYS[3])
   for i = 1, #all, 2 do
-    if tonumber(string.match(all[i + 1], '(%d+)$')) < now then
+    if tonumber(string.match(all[i + 1], '(%d+)$') or 0) < now then
       redis.call('HDEL', KEYS[3], all[i])
       remembered = remembered - 1
     end

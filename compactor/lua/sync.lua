@@ -5,18 +5,26 @@
 --       7 its head without time | 8 its fingerprint | 9 its JSON | 10 chain before the new messages
 --       then per new message: head without time | fingerprint | JSON | chain behind it
 --         | position of a tombstone whose original and replacement, or undone original, it takes over, or empty
--- returns {'ok', messages stored, bytes of the session, 1 when an encoding fell behind}, {'changed'} when the history is another one, {'full', bytes},
+-- returns {'ok', messages stored, bytes of the session with those that a clear moved aside,
+--   1 when an encoding fell behind}, {'changed'} when the history is another one, {'full', bytes},
 --   {'damaged'}, or {'newer', schema}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local state = redis.call('HMGET', KEYS[1], 'version', 'offset', 'length', 'bytes', 'chain', 'revision', 'tombs', 'schema',
-  'cl100k_base.total', 'cl100k_base.counted', 'o200k_base.total', 'o200k_base.counted', 'changed_min', 'drafted')
-if tonumber(state[8] or 1) > 1 then return {'newer', state[8]} end
+  'cl100k_base.total', 'cl100k_base.counted', 'o200k_base.total', 'o200k_base.counted', 'changed_min', 'drafted', 'lead',
+  'cleared_bytes')
+if (tonumber(state[8]) or 1) > 1 then return {'newer', state[8]} end
+for i, value in ipairs(state) do -- looked at before the first write, behind which nothing may fail
+  local figure = i ~= 5 and i ~= 14 and not (i == 13 and value == '')
+  if figure and value and not (#value <= 16 and string.match(value, '^%-?%d+$')) then return {'damaged'} end
+end
+if (state[1] or state[6]) and not (state[1] and state[2] and state[3] and state[6]) then return {'damaged'} end
 local offset, length = tonumber(state[2] or 0), tonumber(state[3] or 0)
 if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end
 local branch, reword = tonumber(ARGV[5]), tonumber(ARGV[6])
 local first, bytes, chain = 11, tonumber(state[4] or 0), state[5] or ''
-if branch or reword then
+local lost = chain == '' and length - (state[7] or 0) > tonumber(state[15] or 0)
+if branch or reword or (lost and ARGV[10] == '') then
   if state[1] ~= ARGV[3] or state[3] ~= ARGV[4] then return {'changed'} end
 elseif chain ~= ARGV[10] then -- others may have stored some of the new messages already
   local place = 0
@@ -139,4 +147,4 @@ redis.call('HSET', KEYS[1], unpack(changes))
 if length == 0 or #touched > 0 or redis.call('PTTL', KEYS[1]) < ARGV[1] * 0.99 then
   for i = 1, #KEYS do redis.call('PEXPIRE', KEYS[i], ARGV[1]) end
 end
-return {'ok', #stored, bytes, behind}
+return {'ok', #stored, bytes + (state[16] or 0), behind}

@@ -22,6 +22,19 @@ def test_it_says_how_many_messages_ended_and_leaves_an_empty_history(memory: Cli
     assert session.originals() == []
     assert session.estimate().total == 3
     assert session.status().length == 0
+
+
+def test_what_moved_aside_counts_until_it_is_gone_for_good(memory: Client) -> None:
+    session = memory.session("clear/bytes", SMALL)
+    session.push(conversation(2))
+    held = session.status().stored_bytes
+    session.clear()
+    assert session.status().stored_bytes == held
+    session.push(user("new"))
+    assert session.status().stored_bytes > held
+    session.clear()
+    assert 0 < session.status().stored_bytes < held
+    session.erase()
     assert session.status().stored_bytes == 0
 
 

@@ -31,7 +31,7 @@ class Server:
 
     def answer(self, effect: Run) -> Any:
         command = effect.command
-        kind = command.script or {TOTAL: "total", "bytes": "states"}.get(str(command.reads[0][-1]), "page")
+        kind = command.script or {TOTAL: "total", "cleared_bytes": "states"}.get(str(command.reads[0][-1]), "page")
         self.asked.append(kind)
         if self.away:
             raise StoreUnavailableError("away")
@@ -42,11 +42,13 @@ class Server:
             return command.parse([(0, {**stored, TOTAL.encode(): b"1"})])
         if kind == "states":
             names = [str(read[1]).partition(":")[2].partition("}")[0] for read in command.reads]
-            return command.parse([str(self.states[name]).encode() if name in self.states else None for name in names])
+            return command.parse(
+                [(str(self.states[name]).encode() if name in self.states else None, None) for name in names]
+            )
         return command.parse([self._set(command.args)])
 
     def _set(self, args: tuple[Any, ...]) -> int:
-        for session, seen, new in zip(args[1::3], args[2::3], args[3::3], strict=True):
+        for session, seen, new in zip(args[2::3], args[3::3], args[4::3], strict=True):
             old = self.sizes.get(session, 0)
             assert seen in ("", old)
             self.total += new - old
