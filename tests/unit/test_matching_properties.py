@@ -197,7 +197,9 @@ def test_a_message_that_cannot_be_read_any_more_is_sent_as_its_caller_has_it(
 ) -> None:
     history = held(numbered(chat))
     lead = lead_of(history)
-    lost = set(kept(data, chat, lead=lead))
+    chosen = set(kept(data, chat, lead=lead))
+    # Only what follows tells that a row is the message: the last one may be another, and is stored.
+    lost = {index for index in chosen if index + 1 < len(history) and index + 1 not in chosen}
     history = [unreadable(message) if index in lost else message for index, message in enumerate(history)]
     found = matched(history, [*numbered(chat)[lead:], *new], lead=lead)
     assert found.places == (*range(lead, len(chat)), *[None] * len(new))
