@@ -163,7 +163,6 @@ def test_a_list_that_still_holds_the_replacements_gets_the_originals(memory: Cli
     assert (session.status().revision, session.status().archived) == (before.revision, before.archived)
 
 
-@pytest.mark.xfail(strict=True, reason="a record knows the fingerprint of its last replacement alone")
 def test_a_list_may_hold_a_summary_that_another_one_has_followed(memory: Client, worker: InlineWorker) -> None:
     session = memory.session("undo/again", SMALL)
     session.prepare(TALK)

@@ -39,13 +39,15 @@ class Scripted:
     commands: list[Command[Any]] = field(default_factory=list[Command[Any]])
 
     def run(self, command: Command[T]) -> T:
+        if command.script is None:  # what earlier attempts asked the model: nothing
+            ((_, _, *names),) = command.reads
+            return cast("T", [None] * len(names))
         self.commands.append(command)
-        assert command.script is not None
         return cast("T", self.answers[command.script])
 
     @property
     def ran(self) -> list[str | None]:
-        return [command.script for command in self.commands]
+        return [command.script for command in self.commands if command.script != "remember"]
 
     def args(self, script: str) -> tuple[Any, ...]:
         (command,) = [command for command in self.commands if command.script == script]
@@ -62,7 +64,7 @@ def begun(chat: Sequence[Chat] = CHAT, *, threshold: int = 3_000, ceiling: int =
 def compaction(
     begin: Begin, summarize: Summarize | None = None, progress: Callable[[str, str], None] | None = None, **answers: Any
 ) -> tuple[Ended, Scripted]:
-    given = {"begin": begin, "archive": "ok", "swap": "applied", "release": True, "retry": True, **answers}
+    given = {"begin": begin, "archive": "ok", "swap": "applied", "release": True, "retry": True, "remember": True, **answers}
     runner = Scripted(given)
     times = iter(range(1_000))
     tools = Tools(runner, lambda _name: by_length, summarize, clock=lambda: float(next(times)), now=lambda: 99.0)

@@ -271,7 +271,8 @@ def test_the_quick_search_finds_what_the_plain_one_finds(stored: list[str], list
     assert places([assistant(text) for text in stored], [assistant(text) for text in listed]) == plain(stored, listed)
 
 
-def test_a_kind_of_record_that_cannot_be_read_may_stand_anywhere() -> None:
+def test_a_history_of_which_nothing_can_be_read_is_left_for_the_list() -> None:
     history = [unreadable(message) for message in held(CHAT)]
     assert [message.kind for message in history] == [Kind.CORRUPT] * 5
-    assert match(history, rows(CHAT)).places == (0, 1, 2, 3, 4)
+    found = match(history, rows(CHAT))
+    assert (found.places, found.branch) == ((None,) * 5, 0)
