@@ -19,14 +19,14 @@ local state = redis.call('HMGET', KEYS[1], 'version', 'offset', 'length', encodi
   'published_at', 'requeued')
 if not state[1] then return {redis.call('EXISTS', KEYS[2]) == 1 and 'damaged' or 'none'} end
 if (tonumber(state[17]) or 1) > 1 then return {'newer', state[17]} end
-for _, i in ipairs({1, 2, 3, 6, 17}) do
+for _, i in ipairs({1, 2, 3, 4, 5, 6, 17}) do
   local needed = i <= 3
   if (needed or state[i]) and not string.match(state[i] or '', '^%-?%d+$') then return {'damaged'} end
 end
 local version, offset, length = tonumber(state[1]), tonumber(state[2]), tonumber(state[3])
 if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end
 local total = tonumber(state[4] or 0)
-if not total or tonumber(state[5] or 0) ~= length then total = -1 end
+if tonumber(state[5] or 0) ~= length then total = -1 end
 
 local claim, owner, held, claimed = state[7] or 'idle', state[8] or '', '', 0
 local left = (tonumber(state[9]) or 0) - now

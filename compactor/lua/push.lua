@@ -21,14 +21,14 @@ local encoding, ttl = ARGV[5], tonumber(ARGV[3])
 local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'length', 'bytes', 'chain', 'lead',
   'judged_encoding', 'judged_threshold', 'judged_fixed',
   'cl100k_base.total', 'cl100k_base.counted', 'cl100k_base.lead',
-  'o200k_base.total', 'o200k_base.counted', 'o200k_base.lead', 'schema', 'tombs', 'cleared_bytes')
+  'o200k_base.total', 'o200k_base.counted', 'o200k_base.lead', 'schema', 'tombs', 'cleared_bytes', 'version')
 if (tonumber(state[16]) or 1) > 1 then return {'newer', state[16]} end
 local fresh = not state[1]
 for i, value in ipairs(state) do -- looked at before the first write, behind which nothing may fail
   local figure = i ~= 5 and i ~= 7
   if figure and value and not (#value <= 16 and string.match(value, '^%-?%d+$')) then return {'damaged'} end
 end
-if not fresh and not (state[2] and state[3]) then return {'damaged'} end
+if not fresh and not (state[2] and state[3] and state[19]) then return {'damaged'} end
 local offset, length = tonumber(state[2] or 0), tonumber(state[3] or 0)
 local bytes = tonumber(state[4] or 0) + ARGV[8]
 if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end

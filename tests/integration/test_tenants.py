@@ -132,7 +132,7 @@ def test_the_sweep_drops_what_is_gone_and_leaves_what_lives(
         books.report(f"t/gone-{number}", 1_000)
     ledger = TenantLedger(limited, SessionId("t/new"), TenantBook(), lambda: 0.0)
     answered(ledger.admit(2_000), store)
-    assert books.total("t") <= 3_000
+    assert (books.total("t") or 0) <= 3_000
     assert raw.hget(tenants.sizes_key(settings.namespace, "t"), "t/lives") == str(stored).encode()
 
 

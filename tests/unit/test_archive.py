@@ -70,3 +70,20 @@ def test_a_row_of_an_older_release_gets_the_defaults() -> None:
 
 def test_an_outcome_of_a_newer_release_does_not_hide_the_audit() -> None:
     assert from_json({**to_json(Outcome(Code.APPLIED, id="a")), "outcome": "folded"}).id == "a"
+
+
+@pytest.mark.parametrize("positions", [5, "12", {"1": 2}, ["x"], [1.5], [True], None])
+def test_positions_that_are_none_are_passed_over(positions: object) -> None:
+    assert from_json({"outcome": "applied", "id": "a", "positions": positions}) == Outcome(Code.APPLIED, id="a")
+
+
+@pytest.mark.parametrize("figures", [{"before": "x"}, {"after": None}, {"id": ["a"]}, {"at": "now"}, {"reached": 1}])
+def test_figures_of_another_type_are_passed_over(figures: dict[str, object]) -> None:
+    assert from_json({"outcome": "applied", "items": 3, "at": 7, **figures}).items == 3
+    assert from_json({"outcome": "applied", **figures}) == Outcome(Code.APPLIED)
+
+
+@pytest.mark.parametrize("word", [None, 5, [], {}])
+def test_an_outcome_without_a_word_is_unknown(word: object) -> None:
+    assert from_json({"outcome": word}).outcome is Code.UNKNOWN
+    assert from_json({}).outcome is Code.UNKNOWN
