@@ -5,7 +5,9 @@
 -- returns 'ok' (also for a repeat) or 'exists'
 local forked = redis.call('HMGET', KEYS[1], 'revision', 'forked')
 if forked[1] and forked[2] == ARGV[1] then return 'ok' end
-if forked[1] or redis.call('EXISTS', KEYS[2]) == 1 then return 'exists' end
+if forked[1] or redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]) > 0 then
+  return 'exists' -- or what an eviction left of it
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('HSET', KEYS[1], 'schema', 1, 'revision', now, 'version', now, 'created', now, 'forked', ARGV[1])

@@ -17,7 +17,10 @@ local state = redis.call('HMGET', KEYS[1], 'version', 'offset', 'length', encodi
   encoding .. '.counted', 'lead', 'claim', 'owner', 'until', 'not_before',
   'rearm', 'held', 'attempts', 'drafted', 'queued_at', 'chain', 'schema',
   'published_at', 'requeued')
-if not state[1] then return {redis.call('EXISTS', KEYS[2]) == 1 and 'damaged' or 'none'} end
+if not state[1] then
+  local left = redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8])
+  return {left > 0 and 'damaged' or 'none'}
+end
 if (tonumber(state[17]) or 1) > 1 then return {'newer', state[17]} end
 for _, i in ipairs({1, 2, 3, 4, 5, 6, 17}) do
   local needed = i <= 3

@@ -9,14 +9,6 @@
 --         or {'full', bytes}, {'damaged'}, or {'newer', schema}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local known = redis.call('HGET', KEYS[3], ARGV[1])
-if known then
-  local answer = {'ok'}
-  for number in string.gmatch(known, '-?%d+') do answer[#answer + 1] = tonumber(number) end
-  answer[#answer] = nil
-  if #answer ~= 7 then return {'damaged'} end
-  return answer
-end
 local encoding, ttl = ARGV[5], tonumber(ARGV[3])
 local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'length', 'bytes', 'chain', 'lead',
   'judged_encoding', 'judged_threshold', 'judged_fixed',
@@ -29,6 +21,17 @@ for i, value in ipairs(state) do -- looked at before the first write, behind whi
   if figure and value and not (#value <= 16 and string.match(value, '^%-?%d+$')) then return {'damaged'} end
 end
 if not fresh and not (state[2] and state[3] and state[19]) then return {'damaged'} end
+if fresh and redis.call('EXISTS', KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]) > 0 then
+  return {'damaged'} -- state and messages were evicted: what is left is not a new session's
+end
+local known = redis.call('HGET', KEYS[3], ARGV[1])
+if known then
+  local answer = {'ok'}
+  for number in string.gmatch(known, '-?%d+') do answer[#answer + 1] = tonumber(number) end
+  answer[#answer] = nil
+  if #answer ~= 7 then return {'damaged'} end
+  return answer
+end
 local offset, length = tonumber(state[2] or 0), tonumber(state[3] or 0)
 local bytes = tonumber(state[4] or 0) + ARGV[8]
 if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end

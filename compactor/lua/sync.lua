@@ -19,6 +19,9 @@ for i, value in ipairs(state) do -- looked at before the first write, behind whi
   if figure and value and not (#value <= 16 and string.match(value, '^%-?%d+$')) then return {'damaged'} end
 end
 if (state[1] or state[6]) and not (state[1] and state[2] and state[3] and state[6]) then return {'damaged'} end
+if not state[1] and redis.call('EXISTS', KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]) > 0 then
+  return {'damaged'} -- state and messages were evicted: what is left is not a new session's
+end
 local offset, length = tonumber(state[2] or 0), tonumber(state[3] or 0)
 if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end
 local branch, reword = tonumber(ARGV[5]), tonumber(ARGV[6])

@@ -138,3 +138,19 @@ def test_a_worker_that_meets_it_changes_nothing(
     assert outcome is None or not outcome.items
     assert session.prepare([*talk, assistant("Done.")]).verdict.problems == ("evicted",)
     assert session.originals() == [*talk, assistant("Done.")]
+
+
+def test_a_session_of_which_only_the_rest_is_left_is_not_taken_for_a_new_one(
+    memory: Client, settings: Settings, raw: Any
+) -> None:
+    session = memory.session("evicted/rest", ROOMY)
+    session.push(user("keyed"), idempotency_key="k1")
+    lose(raw, settings, "evicted/rest", "state")
+    lose(raw, settings, "evicted/rest", "messages")
+    with pytest.raises(SessionEvictedError):
+        session.push(user("keyed"), idempotency_key="k1")
+    seen = session.prepare(TALK)
+    assert seen.verdict.problems == ("evicted",)
+    assert session.originals() == TALK
+    session.push(user("keyed"), idempotency_key="k1")
+    assert session.originals() == [*TALK, user("keyed")], "what the operation stored is gone, so its repeat is stored"
