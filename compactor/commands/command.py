@@ -64,7 +64,7 @@ def session_keys(namespace: str, session: SessionId) -> SessionKeys:
 
 def text(value: Any) -> str:
     """A Redis reply as text; nil is empty."""
-    return value.decode() if isinstance(value, bytes) else "" if value is None else str(value)
+    return value.decode(errors="replace") if isinstance(value, bytes) else "" if value is None else str(value)
 
 
 def number(value: Any, default: int = 0) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from compactor.commands.command import Command
-from compactor.commands.read import word
+from compactor.commands.command import Command, text
 
 EVICTED: Final = "evicted"
 LIFE_MS: Final = 90 * 86_400_000  # after the last event
@@ -26,7 +25,7 @@ def read_counters(namespace: str) -> Command[Mapping[str, int]]:
     """Every counter by its name; those that never counted are missing."""
 
     def parse(replies: list[Any]) -> dict[str, int]:
-        found = {word(name): count for name, count in replies[0].items()}
+        found = {text(name): count for name, count in replies[0].items()}
         return {name: int(count) for name, count in found.items() if count.isdigit()}  # others came from outside
 
     return Command(parse, reads=(("HGETALL", counters_key(namespace)),))

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from compactor.claims import Claim, Held
 from compactor.commands.command import Command, SessionKeys, number, session_keys, text
-from compactor.commands.read import word
 from compactor.exceptions import SchemaVersionError, SessionDamagedError
 from compactor.json_values import is_object
 from compactor.models import CompactionId, SessionId
@@ -61,7 +60,7 @@ def read_page(namespace: str, cursor: int) -> Command[Page]:
 
     def parse(replies: list[Any]) -> Page:
         after, found = replies[0]
-        return Page(number(after), {SessionId(word(name)): entry for name, entry in found.items()})
+        return Page(number(after), {SessionId(text(name)): entry for name, entry in found.items()})
 
     return Command(parse, reads=(("HSCAN", dead_key(namespace), cursor, "COUNT", PAGE),))
 
@@ -94,9 +93,9 @@ def is_dead(state: Mapping[str, bytes | None], now_ms: int, max_attempts: int) -
     """Whether a session with these fields is left alone until somebody retries it."""
     if state.get("revision") is None:
         return False
-    if word(state.get("claim")) not in ("", Claim.IDLE) and 0 < number(state.get("until")) - now_ms <= LONGEST_CLAIM_MS:
+    if text(state.get("claim")) not in ("", Claim.IDLE) and 0 < number(state.get("until")) - now_ms <= LONGEST_CLAIM_MS:
         return False
-    return word(state.get("held")) in (Held.DEAD, Held.DAMAGED) or number(state.get("attempts")) >= max_attempts
+    return text(state.get("held")) in (Held.DEAD, Held.DAMAGED) or number(state.get("attempts")) >= max_attempts
 
 
 def _is_listed(state: Mapping[str, bytes | None], now_ms: int, max_attempts: int) -> bool:
@@ -111,7 +110,7 @@ def _dead(session: SessionId, entry: bytes, row: Sequence[Any]) -> Dead:
     since = stored.get("since")
     return Dead(
         session,
-        reason=word(state["error"]) or str(stored.get("reason", SESSION_DAMAGED)),
+        reason=text(state["error"]) or str(stored.get("reason", SESSION_DAMAGED)),
         attempts=int(attempts) if (attempts := state["attempts"] or b"0").isdigit() else 0,
         since=since / 1000 if isinstance(since, (int, float)) else 0.0,
     )

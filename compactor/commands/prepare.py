@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from compactor.budget import Budget
 from compactor.commands.command import Argument, Command, SessionKeys, damaged, refuse, text
-from compactor.commands.read import unpack_all, word
+from compactor.commands.read import unpack_all
 from compactor.models import CompactionId
 from compactor.records import Record, read_record
 
@@ -115,7 +115,7 @@ def _prepared(reply: list[Any], rows: list[bytes], known: Known) -> Prepared | N
     return Prepared(
         version=reply[1], offset=reply[2], length=reply[3],
         total=reply[4] if reply[4] >= 0 else None, lead=reply[5],
-        claim=word(reply[6]), claimed=bool(reply[7]), held=word(reply[8]), owner=CompactionId(word(reply[9])),
+        claim=text(reply[6]), claimed=bool(reply[7]), held=text(reply[8]), owner=CompactionId(text(reply[9])),
         queued_seconds=reply[11] / 1000, whole=whole, changed=changed, tail=tail, chain=reply[12],
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from compactor.commands.command import Command, SessionKeys, damaged, number
+from compactor.commands.command import Command, SessionKeys, damaged, fields, number, text
 from compactor.json_values import is_object
 from compactor.models import Revision, Status
 from compactor.outcomes import from_json
@@ -70,25 +70,15 @@ def parse_state(raw: Mapping[str, bytes | None]) -> State:
         length=length,
         lead=number(raw.get("lead")),
         totals=totals,
-        claim=word(raw.get("claim")) or "idle",
-        owner=word(raw.get("owner")),
+        claim=text(raw.get("claim")) or "idle",
+        owner=text(raw.get("owner")),
         until_ms=number(raw.get("until")),
-        held=word(raw.get("held")),
+        held=text(raw.get("held")),
         last=_row(raw.get("last") or b"{}"),
         judged=raw.get("judged") or b"",
         version=number(raw.get("version")),
         chain=raw.get("chain") or b"",
     )
-
-
-def word(value: bytes | None) -> str:
-    """Bytes of a session as text; what was damaged from outside must not end the reading of the rest."""
-    return (value or b"").decode(errors="replace")
-
-
-def _hash(reply: Any) -> dict[str, bytes]:
-    pairs: Any = reply.items() if is_object(reply) else zip(reply[::2], reply[1::2], strict=True)
-    return {word(name): value for name, value in pairs}
 
 
 def _row(data: bytes) -> dict[str, Any]:
@@ -143,8 +133,8 @@ def read_load(keys: SessionKeys, encoding: str) -> Command[Load]:
             length=number(length) - number(tombs),
             total=number(total) if whole else None,
             lead_tokens=number(lead),
-            claim=word(claim) or "idle",
-            held=word(held),
+            claim=text(claim) or "idle",
+            held=text(held),
             until_ms=number(until),
             not_before_ms=number(not_before),
             rearm=number(rearm),
@@ -195,11 +185,11 @@ def read_history(keys: SessionKeys, *, archive: bool = False, audit: bool = Fals
         reads.append(("LRANGE", keys.audit, 0, -1))
 
     def parse(replies: list[Any]) -> Stored:
-        raw = _hash(replies[0])
+        raw = fields(replies[0])
         state = parse_state(raw)
         if len(replies[1]) != state.length:
             raise damaged()
-        kept = _hash(replies[2]) if archive else {}
+        kept = fields(replies[2]) if archive else {}
         originals = {int(name): blob for name, blob in kept.items() if name.isdecimal()}  # others came from outside
         return Stored(state, unpack_all(replies[1]), raw, originals, tuple(replies[-1]) if audit else ())
 
@@ -219,7 +209,7 @@ def read_status(keys: SessionKeys) -> Command[Status]:
     """Everything an operator asks of one session, in one transaction."""
 
     def parse(replies: list[Any]) -> Status:
-        raw = _hash(replies[0])
+        raw = fields(replies[0])
         state = parse_state(raw)
         if not state.exists:
             return Status(exists=False)

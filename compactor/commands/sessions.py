@@ -19,8 +19,8 @@ PAGE: Final = 1_000  # keys a SCAN looks at
 STATES: Final = ("idle", "due", "queued", "running", "held", "dead", "unreadable")
 _SUFFIX: Final = "}:state"
 _FIELDS: Final = (
-    "revision", "length", "tombs", "bytes", "judged", "claim", "until", "held", "not_before", "rearm", "attempts",
-    "error",
+    "revision", "length", "tombs", "bytes", "cleared_bytes", "judged", "claim", "until", "held", "not_before", "rearm",
+    "attempts", "error",
     *(f"{encoding}.{name}" for encoding in ENCODINGS for name in ("total", "counted")),
 )  # fmt: skip
 
@@ -100,7 +100,7 @@ def _seen(
             state=state,
             reason=reason,
             attempts=number(raw["attempts"]),
-            stored_bytes=number(raw["bytes"]),
+            stored_bytes=number(raw["bytes"]) + number(raw["cleared_bytes"]),
             expires_in=expires_in,
         )
     except (

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from compactor.commands.command import Command, number, session_keys
-from compactor.commands.read import word
+from compactor.commands.command import Command, number, session_keys, text
 from compactor.exceptions import SessionDamagedError
 from compactor.models import SessionId
 
@@ -69,7 +68,7 @@ def read_sizes(namespace: str, tenant: str, cursor: int) -> Command[Page]:
 
     def parse(replies: list[Any]) -> Page:
         after, found = replies[0]
-        known = {word(name): _size(size) for name, size in found.items()}
+        known = {text(name): _size(size) for name, size in found.items()}
         sizes = {SessionId(name): -1 if size is None else size for name, size in known.items() if name != TOTAL}
         return Page(number(after), sizes)
 

@@ -64,7 +64,15 @@ def begun(chat: Sequence[Chat] = CHAT, *, threshold: int = 3_000, ceiling: int =
 def compaction(
     begin: Begin, summarize: Summarize | None = None, progress: Callable[[str, str], None] | None = None, **answers: Any
 ) -> tuple[Ended, Scripted]:
-    given = {"begin": begin, "archive": "ok", "swap": "applied", "release": True, "retry": True, "remember": True, **answers}
+    given = {
+        "begin": begin,
+        "archive": "ok",
+        "swap": "applied",
+        "release": True,
+        "retry": True,
+        "remember": True,
+        **answers,
+    }
     runner = Scripted(given)
     times = iter(range(1_000))
     tools = Tools(runner, lambda _name: by_length, summarize, clock=lambda: float(next(times)), now=lambda: 99.0)
