@@ -16,6 +16,7 @@ from typing import Final
 from compactor.formats.openai import text_of
 from compactor.models import Kind, Message
 from compactor.records import Encoded, encode_message
+from compactor.repair import is_closing
 from compactor.returned import expand, is_shortened
 
 _NO_LIMIT: Final = 1 << 40  # bytes; it is stored already
@@ -30,7 +31,7 @@ class Match:
     `places[i]` is the index in the history of item i, or None for a message to be stored; those are
     the last ones. `branch` is the index from which the history is left, `reword` the item whose
     stored words are to change, `own_words` those that are sent as the caller has them; `expanded` says
-    that a view of ours stood among the rows.
+    that a view of ours, or a call that it closed, stood among the rows.
     """
 
     items: tuple[Encoded, ...]
@@ -58,8 +59,19 @@ def match(
     `sent` are fingerprints of results that this process handed out cut short.
     """
     live = [i for i in range(lead, len(history)) if history[i].kind is not Kind.TOMBSTONE]
-    matcher = _Matcher(history, live, *_items(history, live, rows), sent)
-    return matcher.beginning() or matcher.with_gaps() or matcher.branch()
+    said = _without_closings(history, rows)
+    matcher = _Matcher(history, live, *_items(history, live, said), sent)
+    found = matcher.beginning() or matcher.with_gaps() or matcher.branch()
+    return replace(found, expanded=found.expanded or len(said) < len(rows))
+
+
+def _without_closings(history: Sequence[Message], rows: Sequence[Encoded]) -> Sequence[Encoded]:
+    """The rows without results of ours that closed a call in an earlier answer; this one closes it again."""
+    closings = [row for row in rows if is_closing(row.value)]
+    if not closings:
+        return rows
+    stored = {message.own for message in history}
+    return [row for row in rows if not (row.own not in stored and is_closing(row.value))]
 
 
 def _items(

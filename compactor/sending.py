@@ -69,8 +69,6 @@ class Sending:
         encode = yield from self._reader.encoder()
         fixed = yield from self._reader.fixed(request)
         mend = listed is None if repair is None else repair
-        if listed is not None and mend:
-            listed = listed.without_closings()
         send = Send(request, fixed, self._reader.judge(request, fixed), encode, mend)
         try:
             context = yield from self._send(send, listed)

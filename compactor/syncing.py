@@ -24,7 +24,6 @@ from compactor.pushing import OWN_OPERATION_MS, Pushing, operation_id
 from compactor.queueing import Queueing
 from compactor.reader import HEAVY, MANY, Look, SessionReader
 from compactor.records import ENCODINGS, Encoded
-from compactor.repair import is_closing
 from compactor.tokens import Encode, count_message, json_text
 
 _ATTEMPTS: Final = 8  # at a history that others change all the while
@@ -39,10 +38,6 @@ class Listed:
 
     lead: tuple[Mapping[str, Any], ...]
     rows: tuple[Encoded, ...]
-
-    def without_closings(self) -> Listed:
-        """The list as it was before its open calls were closed: a mended send closes those that are open still."""
-        return Listed(self.lead, tuple(row for row in self.rows if not is_closing(row.value)))
 
 
 @dataclass(frozen=True, slots=True)
