@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from compactor.cli.chaos_audit import BEYOND, PROMISES
-from compactor.cli.chaos_table import lines
+from compactor.cli.chaos.audit import BEYOND, PROMISES
+from compactor.cli.chaos.table import lines
 from tests.acceptance.cli_process import Command, Ended, is_alive, run
 from tests.acceptance.waiting import wait_until
 

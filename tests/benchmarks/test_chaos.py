@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from compactor.cli.chaos_audit import BEYOND, PROMISES
-from compactor.cli.chaos_table import lines
+from compactor.cli.chaos.audit import BEYOND, PROMISES
+from compactor.cli.chaos.table import lines
 from tests.acceptance.cli_process import run
 
 MINUTES = 6

@@ -11,12 +11,12 @@ import pytest
 
 from compactor import Code, Compactor, Outcome, Session
 from compactor.archive import compress, decompress
-from compactor.cli.chaos_audit import BEYOND, PROMISES, Audited, audit
-from compactor.cli.chaos_bill import Bill, bill
-from compactor.cli.chaos_faults import KINDS
-from compactor.cli.chaos_injector import Hit
-from compactor.cli.chaos_journal import Entry, Fate, Record
-from compactor.cli.chaos_model import Call
+from compactor.cli.chaos.audit import BEYOND, PROMISES, Audited, audit
+from compactor.cli.chaos.bill import Bill, bill
+from compactor.cli.chaos.faults import KINDS
+from compactor.cli.chaos.injector import Hit
+from compactor.cli.chaos.journal import Entry, Fate, Record
+from compactor.cli.chaos.model import Call
 from compactor.embedded import EmbeddedServer
 from compactor.records import unpack
 from compactor.settings import Settings

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from compactor import Compactor, Session
-from compactor.cli.chaos_board import Board
-from compactor.cli.chaos_bot import Bot, Part, Place
-from compactor.cli.chaos_journal import Entry, Fate, Journal, read_journal
-from compactor.cli.chaos_seed import drawn
+from compactor.cli.chaos.board import Board
+from compactor.cli.chaos.bot import Bot, Part, Place
+from compactor.cli.chaos.journal import Entry, Fate, Journal, read_journal
+from compactor.cli.chaos.seed import drawn
 from compactor.settings import Settings
 from tests.integration.conversations import ROOMY, assistant, user
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from compactor import Compactor, Fit, StoreUnavailableError
-from compactor.cli.chaos_checks import refused
+from compactor.cli.chaos.checks import refused
 from compactor.settings import Settings
 from tests.integration.conversations import SMALL, assistant, call, conversation, result, step, user
 from tests.integration.lossy_proxy import LossyProxy

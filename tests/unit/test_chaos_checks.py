@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compactor import Context, Verdict
-from compactor.cli.chaos_checks import check_list, check_words, refused
+from compactor.cli.chaos.checks import check_list, check_words, refused
 from compactor.models import Fit
 
 

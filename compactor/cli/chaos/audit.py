@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from compactor.cli.chaos_bot import TOOLS
-from compactor.cli.chaos_checks import KEPT_ROLES, refused
-from compactor.cli.chaos_journal import Entry, Fate, Record
-from compactor.cli.chaos_lister import plain
+from compactor.cli.chaos.bot import TOOLS
+from compactor.cli.chaos.checks import KEPT_ROLES, refused
+from compactor.cli.chaos.journal import Entry, Fate, Record
+from compactor.cli.chaos.lister import plain
 from compactor.cli.reading import stored_session
 from compactor.client import Compactor, Session
 from compactor.commands.read import Stored

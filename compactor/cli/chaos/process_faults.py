@@ -6,8 +6,8 @@ import signal
 import time
 from random import Random
 
-from compactor.cli.chaos_server_faults import EVERYBODY, NO_WORKER, Slots, seen
-from compactor.cli.chaos_stage import Stage
+from compactor.cli.chaos.server_faults import EVERYBODY, NO_WORKER, Slots, seen
+from compactor.cli.chaos.stage import Stage
 from compactor.embedded import Child
 
 _WAKING = 0.5  # seconds in which a worker that wakes goes on with what is no longer its own

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from compactor.cli.chaos_bot import TOOLS
+from compactor.cli.chaos.bot import TOOLS
 from compactor.client import Compactor
 from compactor.exceptions import CompactorError
 from compactor.model_config import ModelConfig

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from compactor.cli.chaos_seed import drawn
+from compactor.cli.chaos.seed import drawn
 from compactor.testing import Answer, completion, summary
 
 STALL: Final = 2.0  # seconds; longer than the run's call timeout

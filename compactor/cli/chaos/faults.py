@@ -8,11 +8,11 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from compactor.cli import chaos_network_faults as network
-from compactor.cli import chaos_process_faults as process
-from compactor.cli import chaos_server_faults as server
-from compactor.cli.chaos_server_faults import Slots
-from compactor.cli.chaos_stage import Stage
+from compactor.cli.chaos import network_faults as network
+from compactor.cli.chaos import process_faults as process
+from compactor.cli.chaos import server_faults as server
+from compactor.cli.chaos.server_faults import Slots
+from compactor.cli.chaos.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from compactor.cli.chaos_injector import Hit
-from compactor.cli.chaos_journal import Record
-from compactor.cli.chaos_model import Call
+from compactor.cli.chaos.injector import Hit
+from compactor.cli.chaos.journal import Record
+from compactor.cli.chaos.model import Call
 from compactor.formats.openai import text_of
 from compactor.models import Code, Outcome
 

@@ -18,18 +18,18 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from compactor.cli.app import app
-from compactor.cli.chaos_audit import BEYOND, PROMISES, Audited, applied, audit
-from compactor.cli.chaos_bill import bill
-from compactor.cli.chaos_bot import Part
-from compactor.cli.chaos_drain import drain
-from compactor.cli.chaos_host import Spec
-from compactor.cli.chaos_injector import Injector
-from compactor.cli.chaos_journal import Record, read_journal
-from compactor.cli.chaos_lister import WAYS
-from compactor.cli.chaos_model import ChaosModel
-from compactor.cli.chaos_seed import drawn
-from compactor.cli.chaos_stage import Stage, bot_settings, stage
-from compactor.cli.chaos_table import show
+from compactor.cli.chaos.audit import BEYOND, PROMISES, Audited, applied, audit
+from compactor.cli.chaos.bill import bill
+from compactor.cli.chaos.bot import Part
+from compactor.cli.chaos.drain import drain
+from compactor.cli.chaos.host import Spec
+from compactor.cli.chaos.injector import Injector
+from compactor.cli.chaos.journal import Record, read_journal
+from compactor.cli.chaos.lister import WAYS
+from compactor.cli.chaos.model import ChaosModel
+from compactor.cli.chaos.seed import drawn
+from compactor.cli.chaos.stage import Stage, bot_settings, stage
+from compactor.cli.chaos.table import show
 from compactor.cli.console import Json, print_json, stderr
 from compactor.cli.stopping import interrupted_by_sigterm
 from compactor.client import Compactor

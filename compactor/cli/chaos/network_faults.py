@@ -7,8 +7,8 @@ from random import Random
 from typing import Any, Final
 from uuid import uuid4
 
-from compactor.cli.chaos_server_faults import EVERYBODY, NO_WORKER, Slots, seen
-from compactor.cli.chaos_stage import Stage
+from compactor.cli.chaos.server_faults import EVERYBODY, NO_WORKER, Slots, seen
+from compactor.cli.chaos.stage import Stage
 from compactor.commands.command import session_keys
 from compactor.exceptions import DispatchError
 from compactor.models import CompactionId, session_id

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import redis
 
-from compactor.cli.chaos_board import Board
-from compactor.cli.chaos_host import Spec
-from compactor.cli.chaos_model import ChaosModel
-from compactor.cli.chaos_workers import Workers
+from compactor.cli.chaos.board import Board
+from compactor.cli.chaos.host import Spec
+from compactor.cli.chaos.model import ChaosModel
+from compactor.cli.chaos.workers import Workers
 from compactor.dispatch import Dispatcher
 from compactor.embedded import Child, EmbeddedServer
 from compactor.settings import Settings, read_settings
@@ -77,7 +77,7 @@ class Stage:
         spec = self.specs[row]
         path = self.folder / f"bots-{row}.json"
         spec.write(path)
-        arguments = [sys.executable, "-m", "compactor.cli.chaos_host", str(path)]
+        arguments = [sys.executable, "-m", "compactor.cli.chaos.host", str(path)]
         child = Child(arguments, log=self.folder / f"bots-{row}-{spec.life}.log")
         if row < len(self.bots):
             self.bots[row] = child

@@ -1,4 +1,4 @@
-"""A process full of bots: `python -m compactor.cli.chaos_host SPEC`, started and killed by `compactor chaos`."""
+"""A process full of bots: `python -m compactor.cli.chaos.host SPEC`, started and killed by `compactor chaos`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, Self
 
-from compactor.cli.chaos_board import Board
-from compactor.cli.chaos_bot import Bot, Part, Place
-from compactor.cli.chaos_journal import Journal, read_journal
-from compactor.cli.chaos_lister import Lister
-from compactor.cli.chaos_seed import drawn
+from compactor.cli.chaos.board import Board
+from compactor.cli.chaos.bot import Bot, Part, Place
+from compactor.cli.chaos.journal import Journal, read_journal
+from compactor.cli.chaos.lister import Lister
+from compactor.cli.chaos.seed import drawn
 from compactor.client import Compactor
 from compactor.settings import read_settings
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from compactor.cli.chaos_bot import TOOLS, UNDOES, Part, Place, undo_last
-from compactor.cli.chaos_checks import Fault, check_own_list
-from compactor.cli.chaos_journal import Entry, Fate
-from compactor.cli.chaos_talk import Message, Push, Send, Talk
+from compactor.cli.chaos.bot import TOOLS, UNDOES, Part, Place, undo_last
+from compactor.cli.chaos.checks import Fault, check_own_list
+from compactor.cli.chaos.journal import Entry, Fate
+from compactor.cli.chaos.talk import Message, Push, Send, Talk
 from compactor.client import Session
 from compactor.exceptions import SessionDamagedError, StoreUnavailableError
 from compactor.models import Fit

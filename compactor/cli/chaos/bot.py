@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from compactor.cli.chaos_board import Board
-from compactor.cli.chaos_checks import check_list, check_words
-from compactor.cli.chaos_journal import Entry, Fate, Journal
-from compactor.cli.chaos_talk import Manner, Message, Push, Send, Talk
+from compactor.cli.chaos.board import Board
+from compactor.cli.chaos.checks import check_list, check_words
+from compactor.cli.chaos.journal import Entry, Fate, Journal
+from compactor.cli.chaos.talk import Manner, Message, Push, Send, Talk
 from compactor.client import Compactor, Session
 from compactor.exceptions import SessionDamagedError, SessionNotFoundError, StoreUnavailableError
 from compactor.model_config import ModelConfig

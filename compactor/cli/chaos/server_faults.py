@@ -14,7 +14,7 @@ from typing import Final
 
 import redis
 
-from compactor.cli.chaos_stage import WORKERS, Stage
+from compactor.cli.chaos.stage import WORKERS, Stage
 
 Slots = tuple[int, ...]
 EVERYBODY: Final[Slots] = tuple(range(WORKERS))

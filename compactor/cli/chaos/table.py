@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
-from compactor.cli.chaos_audit import PROMISES
-from compactor.cli.chaos_faults import KINDS
+from compactor.cli.chaos.audit import PROMISES
+from compactor.cli.chaos.faults import KINDS
 from compactor.cli.console import stdout
 
 

@@ -11,9 +11,9 @@ from typing import Final
 
 import redis
 
-from compactor.cli.chaos_faults import Kind, schedule
-from compactor.cli.chaos_server_faults import Slots
-from compactor.cli.chaos_stage import Stage
+from compactor.cli.chaos.faults import Kind, schedule
+from compactor.cli.chaos.server_faults import Slots
+from compactor.cli.chaos.stage import Stage
 
 _LEAD: Final = 2  # faults by which the pushes may be ahead
 _LOOK: Final = 0.02
