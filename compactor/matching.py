@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from compactor.formats.openai import text_of
+from compactor.history import read_history
 from compactor.models import Kind, Message
 from compactor.records import Encoded, encode_message
-from compactor.repair import is_closing
+from compactor.repair import is_closing, open_calls
 from compactor.returned import expand, is_shortened
 
 _NO_LIMIT: Final = 1 << 40  # bytes; it is stored already
@@ -30,8 +31,8 @@ class Match:
 
     `places[i]` is the index in the history of item i, or None for a message to be stored; those are
     the last ones. `branch` is the index from which the history is left, `reword` the item whose
-    stored words are to change, `own_words` those that are sent as the caller has them; `expanded` says
-    that a view of ours, or a call that it closed, stood among the rows.
+    stored words are to change, `own_words` those that are sent as the caller has them; `closed` says
+    that an earlier answer had closed calls among the rows, which are open in the history.
     """
 
     items: tuple[Encoded, ...]
@@ -39,7 +40,7 @@ class Match:
     branch: int | None = None
     reword: int | None = None
     own_words: frozenset[int] = frozenset()
-    expanded: bool = False
+    closed: bool = False
 
     @property
     def stored(self) -> int:
@@ -59,19 +60,31 @@ def match(
     `sent` are fingerprints of results that this process handed out cut short.
     """
     live = [i for i in range(lead, len(history)) if history[i].kind is not Kind.TOMBSTONE]
-    said = _without_closings(history, rows)
+    said = _without_closings(history, [history[i] for i in live], rows)
     matcher = _Matcher(history, live, *_items(history, live, said), sent)
     found = matcher.beginning() or matcher.with_gaps() or matcher.branch()
-    return replace(found, expanded=found.expanded or len(said) < len(rows))
+    return replace(found, closed=len(said) < len(rows))
 
 
-def _without_closings(history: Sequence[Message], rows: Sequence[Encoded]) -> Sequence[Encoded]:
-    """The rows without results of ours that closed a call in an earlier answer; this one closes it again."""
-    closings = [row for row in rows if is_closing(row.value)]
-    if not closings:
+def _without_closings(
+    history: Sequence[Message], live: Sequence[Message], rows: Sequence[Encoded]
+) -> Sequence[Encoded]:
+    """The rows without results of ours that closed, in an earlier answer alone, a call that is open in the history."""
+    if not any(is_closing(row.value) for row in rows):
         return rows
-    stored = {message.own for message in history}
-    return [row for row in rows if not (row.own not in stored and is_closing(row.value))]
+    steps = read_history([message.value for message in live]).steps
+    waiting = {(live[step.start].own, call.id) for step in steps if step.open for call in open_calls(step)}
+    stored = {message.own for message in history}  # by close_open_calls
+    said: list[Encoded] = []
+    asked = b""
+    for row in rows:
+        if row.value.get("role") == "assistant":
+            asked = row.own
+        name = row.value.get("tool_call_id")
+        closes = (asked, name if isinstance(name, str) else None) in waiting
+        if not (closes and is_closing(row.value) and row.own not in stored):
+            said.append(row)
+    return said
 
 
 def _items(
@@ -218,7 +231,6 @@ class _Matcher:
             places=tuple(self.live[places[i]] if i in places else None for i in range(len(self.items))),
             reword=settles[0] if settles else None,
             own_words=frozenset([*other, *unreadable]),
-            expanded=any(place is not None for place in self.known),
         )
 
 

@@ -93,8 +93,7 @@ class Sending:
     def _send_list(self, send: Send, listed: Listed) -> Flow[Context]:
         placed = yield from self._syncing.place(listed, send.judgement, send.encode)
         state, held = yield from self._queueing.publish(placed.seen)
-        # What a view of ours had hidden was no fault of the list that came back.
-        whole = repair(placed.messages, send.encode, mend=send.mend or placed.expanded)
+        whole = repair(placed.messages, send.encode, mend=send.mend or placed.closed)
         over = send.fixed.total + _tokens(placed.messages) >= send.judgement.budget.threshold
         word = f"held({placed.unsaved})" if placed.unsaved else compaction_word(state, held, over=over)
         problems = (*placed.problems, *placed.seen.history.problems, *whole.problems)

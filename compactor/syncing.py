@@ -44,14 +44,14 @@ class Listed:
 class Placed:
     """The messages that answer a list, and how the session stands; `unsaved` says why new ones are not stored.
 
-    `expanded` says that a view of ours came back in the list, and is answered by what it hid.
+    `closed` says that the list came back with calls that an earlier answer had closed.
     """
 
     messages: tuple[Message, ...]
     seen: Look
     unsaved: str = ""
     problems: tuple[str, ...] = ()
-    expanded: bool = False
+    closed: bool = False
     refusal: TenantFullError | None = None
 
     def raise_unsaved(self, max_bytes: int) -> None:
@@ -110,7 +110,7 @@ class Syncing:
             unsaved = CONTENDED
         messages = yield from self.messages(seen.history, found, encode)
         self._remember(messages if unsaved else ())
-        return Placed(messages, seen, unsaved, problems, found.expanded, refusal if unsaved == TENANT_FULL else None)
+        return Placed(messages, seen, unsaved, problems, found.closed, refusal if unsaved == TENANT_FULL else None)
 
     def unplaced(self, listed: Listed, encode: Encode) -> Flow[tuple[Message, ...]]:
         """The list with the replacements that this process knows of, nothing read and nothing stored."""

@@ -260,12 +260,14 @@ class Driven(RuleBasedStateMachine):
         newest = sorted(known)[-2:]
         turn = next(self.numbers)
         for position in {*newest, *(sorted(known)[turn % len(known) : turn % len(known) + 1] if known else ())}:
-            assert self.sessions[0].recall(f"m{position}") == known[position]
+            found = self.sessions[0].recall(f"m{position}")
+            assert found == known[position], (position, found, known[position])
 
     def teardown(self) -> None:
         self.bench.proxy.heal()
         for position, value in self.truth.recallable().items():
-            assert self.sessions[0].recall(f"m{position}") == value
+            found = self.sessions[0].recall(f"m{position}")
+            assert found == value, (position, found, value)
         for position in [*self.truth.gone][:5]:
             with pytest.raises((RecallExpiredError, SessionNotFoundError)):
                 self.sessions[0].recall(f"m{position}")

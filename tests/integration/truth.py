@@ -108,7 +108,7 @@ class Truth:
             return False
         if rows[i] in self.originals[self.lead :] or not alike(rows[i], stored[k].pushed):
             return False
-        if not (i == k == 0 or (i > 0 and k > 0 and rows[i - 1] == stored[k - 1].pushed)):
+        if not (i == 0 or (k > 0 and rows[i - 1] == stored[k - 1].pushed)):
             return False
         return i + 1 == len(rows) or k + 1 == len(stored) or rows[i + 1] == stored[k + 1].pushed
 

@@ -98,7 +98,7 @@ def test_a_mended_view_that_comes_back_is_answered_without_a_new_fault(
     view = view_of(repair(history, by_length).messages, ceiling=ceiling, target=target)
     found = again(history, view, NEW)
     answered = sent_back(found, history)
-    if found.expanded:  # then a send mends what it answers
+    if found.closed:  # then a send closes them again
         read = [Message(index, value, 1) for index, value in enumerate(answered)]
         answered = [message.value for message in repair(read, by_length).messages]
     sent = [*view.messages[lead:], *NEW]
