@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, Protocol, TypeVar
@@ -93,6 +94,8 @@ class ReusingSummarizer:
         if asked:
             found = self._summarize([requests[i] for i in asked], encode=encode, deadline=deadline, done=came)
             answers |= dict(zip(asked, found, strict=True))
+            with suppress(StoreUnavailableError):  # what failed to be saved may be by now, for another worker
+                self._save()
         return [answers[index] for index in range(len(requests))]
 
     def _kept(self, names: Sequence[str]) -> list[Answer | None]:
