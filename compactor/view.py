@@ -104,6 +104,8 @@ class _Composer:
             return False
         if step.open and step.start > history.last_user:
             return False
+        if any(history.roles[index] not in RESULT_ROLES for index in range(step.start + 1, max(step.indexes))):
+            return False  # a late answer: its place could hold no sentence that is known again behind its call
         after = step.start + 1
         if after < len(self.messages) and after not in history.step_of and holds_results(self.messages[after].value):
             return False  # what the call's answer stands in, the user's message, stays too

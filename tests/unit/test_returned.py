@@ -262,7 +262,6 @@ def test_a_late_answer_that_a_mended_view_left_out_keeps_its_call() -> None:
     assert not faults(sent_back(found, LATE))
 
 
-@pytest.mark.xfail(reason="a sentence that stands apart from its call is stored as a message of its own", strict=True)
 def test_a_late_answer_that_a_view_left_out_where_it_stands_is_known() -> None:
     view = view_of(LATE, ceiling=0.3, target=0.1)
     expect_known(LATE, view, NEW)
