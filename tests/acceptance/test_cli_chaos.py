@@ -17,7 +17,7 @@ from tests.acceptance.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
-PUSHES, SESSIONS, FAULTS = 300, 10, 16
+PUSHES, SESSIONS, FAULTS = 500, 12, 22
 SMALL = ("--pushes", str(PUSHES), "--sessions", str(SESSIONS), "--faults", str(FAULTS), "--seed", "7")
 
 

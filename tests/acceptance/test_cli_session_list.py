@@ -15,7 +15,7 @@ from compactor.settings import Settings
 from tests.acceptance.cli_process import Ended, run
 from tests.integration.conversations import SMALL, conversation, user
 
-MANY = 20_000
+MANY = 100_000
 LATER = "99999999999999"  # ms since the epoch
 _REDIS: Any = redis.Redis
 
@@ -108,7 +108,7 @@ def test_a_word_that_is_no_state_is_an_error(settings: Settings) -> None:
     assert "--state: expected one of idle, due, queued" in ended.err
 
 
-def test_many_thousand_sessions_are_listed_once_each_page_by_page(
+def test_a_hundred_thousand_sessions_are_listed_once_each_page_by_page(
     own_server: EmbeddedServer,
 ) -> None:
     with _REDIS.from_url(own_server.url) as client:

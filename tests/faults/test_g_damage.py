@@ -186,7 +186,7 @@ def test_g06_a_damaged_state_ends_in_errors_of_ours(
     compacted(memory, worker, "g06/state")
     raw.hset(keys_of(settings, "g06/state").state, field, "abc")
     with Compactor(settings=settings) as another:
-        assert "answered" in answers(another.session("g06/state", SMALL)).values()
+        assert set(answers(another.session("g06/state", SMALL)).values()) > {"answered"}
 
 
 PARTS: Final = ("state", "messages")

@@ -18,7 +18,7 @@ from tests.unit.lists import rows
 from tests.unit.synced import Session, next_chain
 
 chats = st.one_of(conversations(max_pieces=5), sound_conversations(max_turns=2))
-few = settings(max_examples=60)
+few = settings(max_examples=150)
 
 
 def behind(chat: Sequence[Chat]) -> list[Chat]:
@@ -52,7 +52,7 @@ def test_the_chain_is_what_the_scripts_compute(owns: list[bytes], chain: bytes) 
         assert behind_it == chain
 
 
-@settings(max_examples=60)
+@settings(max_examples=150)
 @given(chats, st.data(), st.sampled_from([0, 17]))
 def test_a_list_once_stored_is_known_and_changes_nothing_more(
     chat: list[Chat], data: st.DataObject, offset: int
@@ -68,7 +68,7 @@ def test_a_list_once_stored_is_known_and_changes_nothing_more(
         event("nothing" if change is None else "branch" if change.branch is not None else "more")
 
 
-@settings(max_examples=60)
+@settings(max_examples=150)
 @given(chats, st.data())
 def test_the_chain_is_that_of_the_live_originals(chat: list[Chat], data: st.DataObject) -> None:
     session = pushed(chat)
@@ -79,7 +79,7 @@ def test_the_chain_is_that_of_the_live_originals(chat: list[Chat], data: st.Data
         assert change is None or change.after == session.chain
 
 
-@settings(max_examples=60)
+@settings(max_examples=150)
 @given(chats, st.data())
 def test_after_a_branch_the_history_is_the_list_behind_what_it_had_lost(chat: list[Chat], data: st.DataObject) -> None:
     session = pushed(chat)

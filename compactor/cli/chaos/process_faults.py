@@ -50,7 +50,6 @@ def worker_paused(stage: Stage, random: Random) -> Slots | None:
     if found is None:
         return None
     slot, child = found
-    stage.in_flight += stage.models[slot].in_flight
     child.process.send_signal(signal.SIGSTOP)
     try:
         time.sleep(stage.settings.claim_lease + 0.3)
