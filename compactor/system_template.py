@@ -1,0 +1,62 @@
+"""A system text with `{{name}}` places, filled once: what a value says is never expanded again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from compactor.exceptions import ConfigurationError
+from compactor.tokens import json_text
+
+_PLACE: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+
+
+@dataclass(frozen=True, slots=True)
+class SystemTemplate:
+    """A system text and the values of its places; without values it stands as it is, braces and all.
+
+    A value is text, None (nothing known: a fixed sentence takes its place), or anything JSON can
+    write. Raises ConfigurationError when a value has no place, since it would silently be lost.
+    """
+
+    text: str
+    variables: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.variables is None:
+            return
+        if not isinstance(self.variables, Mapping):
+            raise ConfigurationError("variables: expected a mapping of names to texts, for example {'topology_info': …}.")
+        lost = [str(name) for name in self.variables if name not in self.places]
+        if lost:
+            raise ConfigurationError(
+                f"variables: no place for {', '.join(lost)} in the system text; write {{{{{lost[0]}}}}} where it belongs."
+            )
+
+    @property
+    def places(self) -> frozenset[str]:
+        """The names of the places in the text."""
+        return frozenset(_PLACE.findall(self.text))
+
+    @property
+    def filled(self) -> str:
+        """The text that is sent; places without a value in `variables` stay as they are."""
+        values = self.variables
+        if not values:
+            return self.text
+        return _PLACE.sub(lambda place: _shown(place[1], values) if place[1] in values else place[0], self.text)
+
+
+def _shown(name: str, values: Mapping[str, Any]) -> str:
+    value = values[name]
+    if value is None or value == "":
+        return unavailable(name)
+    return value if isinstance(value, str) else json_text(value)
+
+
+def unavailable(name: str) -> str:
+    """What stands in a place whose value is not known: `(No topology information available)` for `topology_info`."""
+    words = re.sub(r"\binfo\b", "information", name.replace("_", " ").strip())
+    return f"(No {words} available)"
