@@ -10,14 +10,14 @@ import warnings
 import zlib
 from functools import lru_cache
 from importlib.resources import files
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import tiktoken
-from tiktoken.model import MODEL_PREFIX_TO_ENCODING, MODEL_TO_ENCODING
-
-from compactor.exceptions import VocabularyError
+from compactor.exceptions import TokenizerMissingError, VocabularyError
 from compactor.records import ENCODINGS
 from compactor.tokens import Encode
+
+if TYPE_CHECKING:
+    import tiktoken
 
 SHA256: Final = {  # of the plain rank files, as published by OpenAI and checked by tiktoken itself
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
@@ -61,7 +61,7 @@ def _broken(name: str, what: str) -> VocabularyError:
 def encoder(name: str) -> Encode:
     """A function from text (at most 100,000 characters) to its number of tokens; special tokens are plain text.
 
-    Loads once per process (0.4-0.8 s, 40-70 MB). Raises VocabularyError.
+    Loads once per process (0.4-0.8 s, 40-70 MB). Raises VocabularyError, TokenizerMissingError.
     """
     encoding = _loaded.get(name) or _load(name)
     ordinary = encoding.encode_ordinary
@@ -69,6 +69,10 @@ def encoder(name: str) -> Encode:
 
 
 def _load(name: str) -> tiktoken.Encoding:
+    try:
+        import tiktoken
+    except ImportError:
+        raise TokenizerMissingError from None
     with _lock:
         if name not in _loaded:
             ranks = {
@@ -84,10 +88,14 @@ def encoding_name(model: str, configured: str | None = None) -> str:
     """The encoding a model is counted in.
 
     A configured one wins, else tiktoken's map after stripping a provider prefix and case, else
-    o200k_base with one warning per model.
+    o200k_base with one warning per model. Raises TokenizerMissingError.
     """
     if configured is not None:
         return configured
+    try:
+        from tiktoken.model import MODEL_PREFIX_TO_ENCODING, MODEL_TO_ENCODING
+    except ImportError:
+        raise TokenizerMissingError from None
     plain = model.rsplit("/", 1)[-1].strip().lower()
     found = MODEL_TO_ENCODING.get(plain) or next(
         (name for prefix, name in MODEL_PREFIX_TO_ENCODING.items() if plain.startswith(prefix)), None

@@ -2,7 +2,17 @@
 
     CompactorError
     ├── ConfigurationError         a setting, a model config or a session id is wrong (also ValueError)
-    │   └── VocabularyError        a token vocabulary is missing or damaged
+    │   ├── VocabularyError        a token vocabulary is missing or damaged
+    │   ├── TokenizerMissingError  tiktoken is not installed (also ImportError)
+    │   └── InvalidConfigError     a model config cannot be stored; `.problems` names each wrong field
+    ├── StoredConfigError          the config store cannot do what was asked
+    │   ├── ConfigNotFoundError    the user has no config of this id, the session none bound (also LookupError)
+    │   ├── ConfigVersionError     somebody changed the config meanwhile; `.current` is its version now
+    │   ├── ConfigGoneError        the session is bound to a config that was deleted
+    │   ├── ConfigsFullError       the user has as many configs as one user may have
+    │   ├── ConfigKeysMissingError     no keyring is set: an api_key is not stored in plain text
+    │   ├── ApiKeyUnreadableError  no key of the keyring opens this api_key
+    │   └── ConfigDamagedError     what Redis holds of the config cannot be read
     ├── InvalidMessageError        a message cannot be stored (also ValueError)
     │   └── MessageTooLargeError   a message, or the session with it, is over its size limit
     │       └── TenantFullError    the sessions of the tenant together are at their size limit
@@ -29,6 +39,7 @@ Messages never contain conversation text, arguments or secrets: ids, numbers and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -42,6 +53,64 @@ class ConfigurationError(CompactorError, ValueError):
 
 class VocabularyError(ConfigurationError):
     """A token vocabulary is missing or damaged, so nothing can be counted."""
+
+
+class TokenizerMissingError(ConfigurationError, ImportError):
+    """tiktoken is not installed, so nothing can be counted; tokens are never guessed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "tiktoken is required for accurate token counting.\n"
+            "Please install it with: pip install tiktoken>=0.8.0\n"
+            "(0.13 or newer: older releases take minutes for long texts.)"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+
+class InvalidConfigError(ConfigurationError):
+    """A model config cannot be stored; `problems` holds (field, what was expected) for each wrong field."""
+
+    def __init__(self, detail: str, problems: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(detail)
+        self.problems = tuple(problems)
+
+
+class StoredConfigError(CompactorError):
+    """The config store cannot do what was asked; nothing was changed."""
+
+
+class ConfigNotFoundError(StoredConfigError, LookupError):
+    """The user has no config of this id, or the session is bound to none."""
+
+
+class ConfigVersionError(StoredConfigError):
+    """The config is not at the version that the caller expected; `current` is the one it has now."""
+
+    def __init__(self, detail: str, current: int = 0) -> None:
+        super().__init__(detail)
+        self.current = current
+
+
+class ConfigGoneError(StoredConfigError):
+    """The session is bound to a config that was deleted; nothing else is guessed in its place."""
+
+
+class ConfigsFullError(StoredConfigError):
+    """The user has as many configs as one user may have."""
+
+
+class ConfigKeysMissingError(StoredConfigError):
+    """COMPACTOR_CONFIG_KEYS is not set, so no api_key can be stored or read."""
+
+
+class ApiKeyUnreadableError(StoredConfigError):
+    """No key of COMPACTOR_CONFIG_KEYS opens the stored api_key, or it was sealed for another config or server."""
+
+
+class ConfigDamagedError(StoredConfigError):
+    """What Redis holds of the config cannot be read; it was changed from outside."""
 
 
 class InvalidMessageError(CompactorError, ValueError):
