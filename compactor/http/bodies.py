@@ -1,0 +1,130 @@
+"""Request bodies, read strictly: what orjson would quietly change is refused before anything is done.
+
+orjson turns integers beyond 64 bits into floats and keeps the last of two equal keys. Both are seen
+cheaply: each kept key has one colon, and a large integer became a float of at least 2^63. Only a body
+that looks wrong is read a second time, by the standard module, which tells for certain.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from email.message import Message as Headers
+from typing import Any, Final, NoReturn
+
+import orjson
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+
+from compactor.http.problems import Problem
+from compactor.records import MAX_DEPTH
+
+_LARGE: Final = float(2**63)
+_LEAST, _MOST: Final = -(2**63), 2**64 - 1
+
+
+class StrictRequest(Request):
+    """A request whose JSON body must be JSON that every reader reads alike."""
+
+    async def json(self) -> Any:
+        """The parsed body. Raises Problem (400)."""
+        return read(await self.body())
+
+
+class StrictRoute(APIRoute):
+    """A route that takes JSON bodies only, read strictly; give it to a router as `route_class`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        takes_body = self.body_field is not None
+
+        async def strictly(request: Request) -> Response:
+            if takes_body:
+                check_content_type(request)
+            return await handle(StrictRequest(request.scope, request.receive))
+
+        return strictly
+
+
+def check_content_type(request: Request) -> None:
+    """Raises Problem (415) when the body is declared as something else than JSON in UTF-8."""
+    declared = request.headers.get("content-type")
+    if declared is None:
+        if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
+            return  # no body: the route says whether it needs one
+        raise _not_json()
+    headers = Headers()
+    headers["content-type"] = declared
+    charset = headers.get_content_charset("utf-8")
+    if headers.get_content_type() != "application/json" or charset not in ("utf-8", "us-ascii"):
+        raise _not_json()
+
+
+def _not_json() -> Problem:
+    return Problem(
+        415,
+        "unsupported_media_type",
+        "The body must be JSON",
+        "Send the body as JSON in UTF-8 with 'Content-Type: application/json'.",
+    )
+
+
+def read(body: bytes) -> Any:
+    """The value of a JSON text. Raises Problem (400) for what is no JSON, or ambiguous JSON."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise malformed(f"the JSON ends or breaks at character {error.pos}") from None
+    try:
+        kept = orjson.dumps(value)
+    except TypeError:
+        raise malformed(f"it is nested deeper than {MAX_DEPTH} levels; send the inner part as JSON text") from None
+    if kept.count(b":") != body.count(b":") or b"\\u003" in body or _has_large(value):
+        _read_exactly(body)
+    return value
+
+
+def malformed(what: str) -> Problem:
+    """The problem of a body that cannot be read."""
+    return Problem(400, "malformed_json", "The body is not clear JSON", f"The body cannot be read: {what}.")
+
+
+def _has_large(value: Any) -> bool:
+    """Whether a float stands anywhere that an integer beyond 64 bits may have become."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        kind = type(found)
+        if kind is dict:
+            waiting.extend(found.values())
+        elif kind is list:
+            waiting.extend(found)
+        elif kind is float and abs(found) >= _LARGE:
+            return True
+    return False
+
+
+def _read_exactly(body: bytes) -> None:
+    """Raises Problem (400) when the body repeats a key or holds an integer beyond 64 bits."""
+    try:
+        json.loads(body, object_pairs_hook=_distinct, parse_int=_whole)
+    except (ValueError, RecursionError):
+        raise malformed("the standard reader refuses it") from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise malformed("an object holds the same key twice")
+    return found
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 20 or not _LEAST <= int(digits) <= _MOST:
+        _refuse_large()
+    return int(digits)
+
+
+def _refuse_large() -> NoReturn:
+    raise malformed("it holds an integer beyond 64 bits; send such a number as text")

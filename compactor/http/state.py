@@ -1,0 +1,36 @@
+"""What the service's routers work with: one client, one store and the settings of the process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from starlette.requests import Request
+
+from compactor.async_client import AsyncCompactor
+from compactor.settings import Settings
+from compactor.store import AsyncStore
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Made once per app, closed with it; `store` runs commands that belong to no session."""
+
+    settings: Settings
+    memory: AsyncCompactor
+    store: AsyncStore
+
+    @classmethod
+    def opened(cls, settings: Settings) -> State:
+        """Connects at first use. Raises ConfigurationError for a wrong URL."""
+        return cls(settings, AsyncCompactor(settings=settings), AsyncStore(settings))
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self.memory.close()
+        await self.store.close()
+
+
+def state(request: Request) -> State:
+    """The dependency that gives a route the state of its app."""
+    return cast("State", request.app.state.compactor)
