@@ -21,7 +21,9 @@ from compactor.http.problems import Problem
 from compactor.records import MAX_DEPTH
 
 _LARGE: Final = float(2**63)
-_LEAST, _MOST: Final = -(2**63), 2**64 - 1
+_LEAST: Final = -(2**63)
+_MOST: Final = 2**64 - 1
+_COLONS: Final = (b"\\u003a", b"\\u003A")  # escaped, as some writers do
 
 
 class StrictRequest(Request):
@@ -80,7 +82,7 @@ def read(body: bytes) -> Any:
         kept = orjson.dumps(value)
     except TypeError:
         raise malformed(f"it is nested deeper than {MAX_DEPTH} levels; send the inner part as JSON text") from None
-    if kept.count(b":") != body.count(b":") or b"\\u003" in body or _has_large(value):
+    if kept.count(b":") != body.count(b":") or any(colon in body for colon in _COLONS) or _has_large(value):
         _read_exactly(body)
     return value
 
@@ -92,10 +94,10 @@ def malformed(what: str) -> Problem:
 
 def _has_large(value: Any) -> bool:
     """Whether a float stands anywhere that an integer beyond 64 bits may have become."""
-    waiting = [value]
+    waiting: list[Any] = [value]
     while waiting:
         found = waiting.pop()
-        kind = type(found)
+        kind: type[Any] = type(found)
         if kind is dict:
             waiting.extend(found.values())
         elif kind is list:
