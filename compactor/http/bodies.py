@@ -8,9 +8,9 @@ that looks wrong is read a second time, by the standard module, which tells for 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from email.message import Message as Headers
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 import orjson
 from fastapi.routing import APIRoute
@@ -23,6 +23,7 @@ from compactor.records import MAX_DEPTH
 _LARGE: Final = float(2**63)
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**64 - 1
+_DIGITS_ALIKE: Final = bytes.maketrans(b"123456789", b"0" * 9)
 _COLONS: Final = (b"\\u003a", b"\\u003A")  # escaped, as some writers do
 
 
@@ -82,7 +83,7 @@ def read(body: bytes) -> Any:
         kept = orjson.dumps(value)
     except TypeError:
         raise malformed(f"it is nested deeper than {MAX_DEPTH} levels; send the inner part as JSON text") from None
-    if kept.count(b":") != body.count(b":") or any(colon in body for colon in _COLONS) or _has_large(value):
+    if kept.count(b":") != body.count(b":") or any(colon in body for colon in _COLONS) or _has_large(body, value):
         _read_exactly(body)
     return value
 
@@ -92,19 +93,21 @@ def malformed(what: str) -> Problem:
     return Problem(400, "malformed_json", "The body is not clear JSON", f"The body cannot be read: {what}.")
 
 
-def _has_large(value: Any) -> bool:
-    """Whether a float stands anywhere that an integer beyond 64 bits may have become."""
+def _has_large(body: bytes, value: Any) -> bool:
+    """Whether a float stands where an integer beyond 64 bits may have become one; most bodies have no such digits."""
+    return b"0" * 19 in body.translate(_DIGITS_ALIKE) and any(_floats_of(value))
+
+
+def _floats_of(value: Any) -> Iterator[bool]:
     waiting: list[Any] = [value]
     while waiting:
         found = waiting.pop()
-        kind: type[Any] = type(found)
-        if kind is dict:
-            waiting.extend(found.values())
-        elif kind is list:
-            waiting.extend(found)
-        elif kind is float and abs(found) >= _LARGE:
-            return True
-    return False
+        if isinstance(found, dict):
+            waiting.extend(cast("dict[str, Any]", found).values())
+        elif isinstance(found, list):
+            waiting.extend(cast("list[Any]", found))
+        elif isinstance(found, float):
+            yield abs(found) >= _LARGE
 
 
 def _read_exactly(body: bytes) -> None:
