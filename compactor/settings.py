@@ -42,6 +42,9 @@ class Settings(BaseSettings):
     read_timeout: Seconds = 1.0
     cache_bytes: int = Field(64 * 1024**2, ge=0)
     allow_eviction_policy: str | None = None
+    config_keys: SecretStr | None = Field(
+        None, description="keyring of stored api_keys, comma separated; the first one encrypts"
+    )
 
     openai_api_key: SecretStr | None = Field(None, validation_alias=AliasChoices("openai_api_key", "OPENAI_API_KEY"))
     openai_base_url: str | None = Field(
@@ -60,6 +63,12 @@ class Settings(BaseSettings):
     stop_grace: Seconds = 90.0
     max_attempts: int = Field(3, ge=1)
     worker_concurrency: int = Field(32, ge=1)
+
+    http_max_body_bytes: int = Field(16 * 1024**2, gt=0)
+    http_request_timeout: Seconds = 60.0
+    http_key_requests: int = Field(6_000, ge=1, description="requests per minute of one API key")
+    http_tenant_requests: int = Field(12_000, ge=1, description="requests per minute of all keys of a tenant")
+    http_tenant_concurrency: int = Field(32, ge=1, description="requests of a tenant under way at once, per process")
 
     @field_validator("namespace")
     @classmethod
