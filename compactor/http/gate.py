@@ -1,0 +1,190 @@
+"""What every request passes: who calls, how often, how much, how long; and what every answer carries.
+
+It stands before the routes, so a new one is guarded without a word of its own, and a body is read
+only after its caller is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from compactor.exceptions import CompactorError, StoreUnavailableError
+from compactor.http.authentication import Caller, unauthenticated
+from compactor.http.credentials import KeyRing
+from compactor.http.problems import Problem, internal_error, problem_of
+from compactor.http.rates import Concurrency, RateLimits
+from compactor.http.state import State
+
+PUBLIC: Final = frozenset({"/healthz", "/readyz", "/openapi.json"})
+_HEADERS: Final = {
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+}
+_LOG: Final = logging.getLogger("compactor.http")
+_ACCESS: Final = logging.getLogger("compactor.http.access")
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request under way: what came in, what went out. `caller` None: not known (yet)."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    most: int
+    started: float = field(default_factory=time.perf_counter)
+    caller: Caller | None = None
+    came: int = 0
+    whole: bool = False
+    status: int = 0
+    went: int = 0
+
+    def check_length(self) -> None:
+        """Raises Problem (413) when the declared length is over the limit."""
+        declared = Headers(scope=self.scope).get("content-length", "0")
+        if declared.isascii() and declared.isdigit() and (len(declared) > 15 or int(declared) > self.most):
+            raise self._too_large()
+
+    async def limited_receive(self) -> Message:
+        """The next part of the body. Raises Problem (413) when it is over the limit, whatever was declared."""
+        message = await self.receive()
+        if message["type"] == "http.request":
+            self.came += len(message.get("body", b""))
+            self.whole = not message.get("more_body", False)
+            if self.came > self.most:
+                raise self._too_large()
+        return message
+
+    def _too_large(self) -> Problem:
+        return Problem(
+            413,
+            "body_too_large",
+            "The body is too large",
+            f"A body may have {self.most} bytes. Send less at once.",
+            headers={"Connection": "close"},
+        )
+
+    async def guarded_send(self, message: Message) -> None:
+        """Sends a part of the answer, with the headers that every answer carries."""
+        if message["type"] == "http.response.start":
+            self.status = int(message["status"])
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+        elif message["type"] == "http.response.body":
+            self.went += len(message.get("body", b""))
+        await self.send(message)
+
+    async def refuse(self, problem: Problem) -> None:
+        """Answers with a problem, unless an answer has begun."""
+        if not self.status:
+            await problem.response()(self.scope, self.receive, self.guarded_send)
+
+    def log(self) -> None:
+        """One line per request: the route's pattern, never the address, so no name of a session and no query."""
+        route = getattr(self.scope.get("route"), "path", "-")
+        took = (time.perf_counter() - self.started) * 1000
+        method = self.scope["method"] if self.scope["method"].isalpha() else "?"
+        tenant, key_id = (self.caller.tenant, self.caller.key_id) if self.caller else ("-", "-")
+        _ACCESS.info(
+            "%s %s %d %.1f ms, %d bytes in, %d out, tenant %s, key %s",
+            method[:20], route, self.status, took, self.came, self.went, tenant, key_id,
+        )  # fmt: skip
+
+
+class Gate:
+    """The outermost layer of the service."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        guards = cast("Guards", scope["app"].state.guards)
+        exchange = Exchange(scope, receive, send, guards.most_bytes)
+        try:
+            async with asyncio.timeout(guards.seconds):
+                await self._answered(exchange, guards)
+        except TimeoutError:
+            await exchange.refuse(_out_of_time(exchange))
+        except Problem as problem:
+            await exchange.refuse(problem)
+        except CompactorError as error:
+            await exchange.refuse(problem_of(error))
+        except Exception as error:  # noqa: BLE001 # why: whatever went wrong, the caller gets a problem and no traceback
+            _LOG.error("a request failed: %s", _place(error))  # why: a traceback may quote content
+            await exchange.refuse(internal_error())
+        finally:
+            exchange.log()
+
+    async def _answered(self, exchange: Exchange, guards: Guards) -> None:
+        if exchange.scope["path"] in PUBLIC:
+            await self._app(exchange.scope, exchange.limited_receive, exchange.guarded_send)
+            return
+        exchange.caller = caller = await guards.caller(exchange.scope)
+        exchange.scope.setdefault("state", {})["caller"] = caller
+        with guards.concurrency.place(caller.tenant):
+            await guards.rates.admit(caller)
+            exchange.check_length()
+            await self._app(exchange.scope, exchange.limited_receive, exchange.guarded_send)
+
+
+class Guards:
+    """The checks of one app: keys, rates, places, sizes and times."""
+
+    def __init__(self, state: State) -> None:
+        settings = state.settings
+        self.keys = KeyRing(state.store, settings.namespace)
+        self.rates = RateLimits(state.store, settings)
+        self.concurrency = Concurrency(settings.http_tenant_concurrency)
+        self.most_bytes, self.seconds = settings.http_max_body_bytes, settings.http_request_timeout
+
+    async def caller(self, scope: Mapping[str, Any]) -> Caller:
+        """Who sent a request. Raises Problem (401, or 503 when Redis is away and the key is not remembered)."""
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        if len(given) != 1:
+            raise unauthenticated()
+        kind, _, key = given[0].decode("latin-1").partition(" ")
+        if kind.lower() != "bearer":
+            raise unauthenticated()
+        try:
+            found = await self.keys.caller(key.strip())
+        except StoreUnavailableError as error:
+            raise problem_of(error) from None
+        if found is None:
+            raise unauthenticated()
+        return found
+
+
+def _out_of_time(exchange: Exchange) -> Problem:
+    if not exchange.whole and exchange.came < exchange.most:
+        return Problem(408, "body_timeout", "The body came too slowly", "Send the whole body at once, then call again.")
+    return Problem(
+        504,
+        "timed_out",
+        "The service took too long",
+        "The call may have been carried out. Repeat it, a push with the same Idempotency-Key.",
+    )
+
+
+def _place(error: BaseException) -> str:
+    """The class of an error and where it was raised: no text of it, which may quote content."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return type(error).__name__
+    code = trace.tb_frame.f_code
+    return f"{type(error).__name__} at {code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"

@@ -1,0 +1,98 @@
+"""How often a key and a tenant may call, counted in Redis for all processes; and how many calls at once in this one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Generator
+from contextlib import contextmanager
+from typing import Final, cast
+
+from cachetools import LRUCache
+from pyrate_limiter import Rate
+from pyrate_limiter.abstracts.algorithm import GCRA, Decision
+from pyrate_limiter.buckets.redis_state import RedisStateStore
+from redis.exceptions import RedisError
+
+from compactor.http.authentication import Caller
+from compactor.http.problems import Problem
+from compactor.settings import Settings
+from compactor.store import AsyncStore
+
+_MINUTE: Final = 60_000  # ms
+PATIENCE: Final = 0.5  # seconds for an answer of Redis
+PAUSE: Final = 2.0
+_MOST: Final = 10_000  # keys and tenants whose scripts stay at hand
+
+
+class RateLimits:
+    """The rates of a namespace. Without an answer of Redis nobody is refused, and for PAUSE seconds nobody asks."""
+
+    def __init__(self, store: AsyncStore, settings: Settings) -> None:
+        self._store, self._namespace = store, settings.namespace
+        self._key_rate = [Rate(settings.http_key_requests, _MINUTE)]
+        self._tenant_rate = [Rate(settings.http_tenant_requests, _MINUTE)]
+        self._algorithm = GCRA()
+        self._counters: LRUCache[str, RedisStateStore] = LRUCache(_MOST)
+        self._asks_again = 0.0
+
+    async def admit(self, caller: Caller) -> None:
+        """Counts one call. Raises Problem (429) with Retry-After."""
+        if time.monotonic() < self._asks_again:
+            return
+        try:
+            async with asyncio.timeout(PATIENCE):
+                of_key = await self._counted(f"key:{caller.key_id}", self._key_rate)
+                if of_key.allowed:  # what a key sends in vain is not taken from its tenant
+                    of_tenant = await self._counted(f"tenant:{caller.tenant}", self._tenant_rate)
+        except (RedisError, OSError):  # a TimeoutError too
+            self._asks_again = time.monotonic() + PAUSE
+            return
+        if not of_key.allowed:
+            raise _too_fast("key", self._key_rate[0], of_key)
+        if not of_tenant.allowed:
+            raise _too_fast("tenant", self._tenant_rate[0], of_tenant)
+
+    async def _counted(self, name: str, rates: list[Rate]) -> Decision:
+        counter, client = self._counters.get(name), self._store.client
+        if counter is None or counter.redis is not client:
+            counter = RedisStateStore(client, f"{{{self._namespace}:rate:{name}}}")
+            self._counters[name] = counter
+        asked = counter.check(self._algorithm, rates, time.time_ns() // 1_000_000, 1)
+        return await cast("Awaitable[Decision]", asked)
+
+
+def _too_fast(whose: str, rate: Rate, decision: Decision) -> Problem:
+    return _too_many(f"This {whose} may send {rate.limit} requests per minute.", decision.retry_after_ms)
+
+
+class Concurrency:
+    """Calls under way in this process, per tenant, so that one cannot take every place."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._running = most, Counter[str]()
+
+    @contextmanager
+    def place(self, tenant: str) -> Generator[None, None, None]:
+        """A place for one call. Raises Problem (429) when the tenant has them all."""
+        if self._running[tenant] >= self._most:
+            raise _too_many(f"This tenant may have {self._most} requests under way at once.", None)
+        self._running[tenant] += 1
+        try:
+            yield
+        finally:
+            self._running[tenant] -= 1
+            if not self._running[tenant]:
+                del self._running[tenant]
+
+
+def _too_many(detail: str, wait_ms: int | None) -> Problem:
+    seconds = max(1, -(-(wait_ms or 1_000) // 1_000))
+    return Problem(
+        429,
+        "too_many_requests",
+        "Too many requests",
+        f"{detail} Call again after {seconds} s.",
+        headers={"Retry-After": str(seconds)},
+    )
