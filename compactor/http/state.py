@@ -8,6 +8,8 @@ from typing import cast
 from starlette.requests import Request
 
 from compactor.async_client import AsyncCompactor
+from compactor.config_flows import ConfigFlows
+from compactor.secret_box import SecretBox
 from compactor.settings import Settings
 from compactor.store import AsyncStore
 
@@ -19,11 +21,13 @@ class State:
     settings: Settings
     memory: AsyncCompactor
     store: AsyncStore
+    configs: ConfigFlows
 
     @classmethod
     def opened(cls, settings: Settings) -> State:
-        """Connects at first use. Raises ConfigurationError for a wrong URL."""
-        return cls(settings, AsyncCompactor(settings=settings), AsyncStore(settings))
+        """Connects at first use. Raises ConfigurationError for a wrong URL or keyring."""
+        flows = ConfigFlows(settings, SecretBox(settings.config_keys))
+        return cls(settings, AsyncCompactor(settings=settings), AsyncStore(settings), flows)
 
     async def close(self) -> None:
         """Closes the connections."""
