@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
+from cachetools import LRUCache
 from starlette.requests import Request
 
 from compactor.async_client import AsyncCompactor
 from compactor.config_flows import ConfigFlows
+from compactor.model_config import ModelConfig
 from compactor.secret_box import SecretBox
 from compactor.settings import Settings
 from compactor.store import AsyncStore
 
 
+def _remembered() -> LRUCache[tuple[str, ...], ModelConfig]:
+    return LRUCache(10_000)
+
+
 @dataclass(frozen=True, slots=True)
 class State:
-    """Made once per app, closed with it; `store` runs commands that belong to no session."""
+    """Made once per app, closed with it; `store` runs commands that belong to no session.
+
+    `last_configs` are the stored configs as they were last read, for when Redis is away.
+    """
 
     settings: Settings
     memory: AsyncCompactor
     store: AsyncStore
     configs: ConfigFlows
+    last_configs: LRUCache[tuple[str, ...], ModelConfig] = field(default_factory=_remembered)
 
     @classmethod
     def opened(cls, settings: Settings) -> State:
