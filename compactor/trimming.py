@@ -78,9 +78,9 @@ def _units(messages: Sequence[Mapping[str, Any]], tokens: Sequence[int], history
 
 
 def _unread(units: Sequence[_Unit], history: History) -> frozenset[int]:
-    """The steps whose results the model has not seen."""
-    found = [unit.indexes for unit in units if any(history.is_unread(index) for index in unit.indexes)]
-    return frozenset[int]().union(*found)
+    """The steps of the turn in progress whose results the model has not seen."""
+    current = [unit.indexes for unit in units if unit.start > history.last_user]
+    return frozenset[int]().union(*(found for found in current if any(history.is_unread(index) for index in found)))
 
 
 def _newest_that_fit(units: Sequence[_Unit], kept: frozenset[int], room: int) -> set[int]:
