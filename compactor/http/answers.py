@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from functools import cache
 from typing import Any, Final, cast
 
 import orjson
@@ -52,8 +51,8 @@ def shown(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names_of(type(value))}
 
 
-@cache
-def names_of(kind: type[Any]) -> tuple[str, ...]:
+def names_of(kind: Any) -> tuple[str, ...]:
     """The public fields and properties of a frozen value's class."""
-    computed = [name for name, member in vars(kind).items() if isinstance(member, property)]
+    members: Mapping[str, Any] = kind.__dict__
+    computed = [name for name, member in members.items() if isinstance(member, property)]
     return (*(field.name for field in fields(kind)), *computed)

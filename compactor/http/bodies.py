@@ -8,9 +8,9 @@ that looks wrong is read a second time, by the standard module, which tells for 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from email.message import Message as Headers
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn
 
 import orjson
 from fastapi.routing import APIRoute
@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from compactor.http.problems import Problem
+from compactor.json_values import is_array, is_object
 from compactor.records import MAX_DEPTH
 
 _LARGE: Final = float(2**63)
@@ -99,15 +100,15 @@ def _has_large(body: bytes, value: Any) -> bool:
 
 
 def _floats_of(value: Any) -> Iterator[bool]:
-    waiting: list[Any] = [value]
+    waiting: list[Iterable[Any]] = [(value,)]
     while waiting:
-        found = waiting.pop()
-        if isinstance(found, dict):
-            waiting.extend(cast("dict[str, Any]", found).values())
-        elif isinstance(found, list):
-            waiting.extend(cast("list[Any]", found))
-        elif isinstance(found, float):
-            yield abs(found) >= _LARGE
+        for found in waiting.pop():
+            if is_object(found):
+                waiting.append(found.values())
+            elif is_array(found):
+                waiting.append(found)
+            elif isinstance(found, float):
+                yield abs(found) >= _LARGE
 
 
 def _read_exactly(body: bytes) -> None:

@@ -34,21 +34,9 @@ _PROBLEM: Final = {
     },
 }
 _WHY: Final = {
-    400: "The body or a header cannot be read.",
-    401: "No valid key.",
-    404: "There is nothing here, or it is somebody else's.",
-    408: "The body came too slowly.",
-    409: "The state of the store forbids it; `code` says how.",
     412: "The config is not at the version of If-Match.",
-    413: "The body is too large.",
-    415: "The body is not JSON.",
-    422: "The body breaks a rule; `errors` names each field.",
     428: "The expected version is missing.",
-    429: "Too many requests; see Retry-After.",
-    503: "The store does not answer, or no keyring is set.",
-    504: "The service took too long.",
 }
-_ALWAYS: Final = (400, 401, 404, 408, 409, 413, 422, 429, 503, 504)
 
 
 def _fields() -> dict[str, Any]:
@@ -128,10 +116,9 @@ VERSION: Final = {
 def documented(
     request: Mapping[str, Any] | None, status: int, answer: Mapping[str, Any] | None, *further: int
 ) -> dict[str, Any]:
-    """Arguments of a route: what it takes, what it answers, every status it may answer with."""
+    """Arguments of a route: what it takes, what it answers, and the problems that other operations do not have."""
     responses: dict[int | str, dict[str, Any]] = {
-        each: {"description": _WHY[each], "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
-        for each in sorted({*_ALWAYS, *further})
+        each: {"description": _WHY[each], "content": {MEDIA_TYPE: {"schema": _PROBLEM}}} for each in further
     }
     good: dict[str, Any] = {"description": "Done."}
     if answer is not None:

@@ -45,7 +45,7 @@ class Expected:
     by_header: bool
 
 
-@router.post("", status_code=201, **documented(BODY, 201, CONFIG, 409, 413, 415, 422))
+@router.post("", status_code=201, **documented(BODY, 201, CONFIG))
 async def create_config(request: Request, user_id: UserId, calling: Calling, service: Service) -> Response:
     """Stores a model config. `context_limit` (K tokens) is mandatory; the api_key is stored encrypted."""
     user = owned(calling, user_id)
@@ -75,7 +75,7 @@ async def get_config(user_id: UserId, config_id: ConfigId, calling: Calling, ser
         return _answer(await service.memory.drive(service.configs.get(calling.tenant, user, config_id)))
 
 
-@router.put("/{config_id}", **documented(VERSION | REPLACEMENT, 200, CONFIG, 409, 412, 413, 415, 422, 428))
+@router.put("/{config_id}", **documented(VERSION | REPLACEMENT, 200, CONFIG, 412, 428))
 async def replace_config(
     request: Request, user_id: UserId, config_id: ConfigId, calling: Calling, service: Service
 ) -> Response:
@@ -88,7 +88,7 @@ async def replace_config(
         return _answer(await service.memory.drive(flow))
 
 
-@router.patch("/{config_id}", **documented(VERSION | PATCH, 200, CONFIG, 409, 412, 413, 415, 422, 428))
+@router.patch("/{config_id}", **documented(VERSION | PATCH, 200, CONFIG, 412, 428))
 async def update_config(
     request: Request, user_id: UserId, config_id: ConfigId, calling: Calling, service: Service
 ) -> Response:
@@ -101,7 +101,7 @@ async def update_config(
         return _answer(await service.memory.drive(flow))
 
 
-@router.delete("/{config_id}", status_code=204, **documented(VERSION, 204, None, 409, 412, 413, 415, 422, 428))
+@router.delete("/{config_id}", status_code=204, **documented(VERSION, 204, None, 412, 428))
 async def delete_config(
     request: Request, user_id: UserId, config_id: ConfigId, calling: Calling, service: Service
 ) -> Response:

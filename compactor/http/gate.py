@@ -45,9 +45,13 @@ class Exchange:
     started: float = field(default_factory=time.perf_counter)
     caller: Caller | None = None
     came: int = 0
-    whole: bool = False
+    whole: bool = True
     status: int = 0
     went: int = 0
+
+    def __post_init__(self) -> None:
+        headers = Headers(scope=self.scope)
+        self.whole = "transfer-encoding" not in headers and headers.get("content-length", "0") == "0"
 
     def check_length(self) -> None:
         """Raises Problem (413) when the declared length is over the limit."""
@@ -169,7 +173,7 @@ class Guards:
 
 
 def _out_of_time(exchange: Exchange) -> Problem:
-    if not exchange.whole and exchange.came < exchange.most:
+    if not exchange.whole:
         return Problem(408, "body_timeout", "The body came too slowly", "Send the whole body at once, then call again.")
     return Problem(
         504,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from cachetools import LRUCache
 from pyrate_limiter import Rate
@@ -43,14 +43,15 @@ class RateLimits:
             return
         try:
             async with asyncio.timeout(PATIENCE):
-                of_key = await self._counted(f"key:{caller.key_id}", self._key_rate)
-                if of_key.allowed:  # what a key sends in vain is not taken from its tenant
-                    of_tenant = await self._counted(f"tenant:{caller.tenant}", self._tenant_rate)
+                await self._count(caller)
         except (RedisError, OSError):  # a TimeoutError too
             self._asks_again = time.monotonic() + PAUSE
-            return
-        if not of_key.allowed:
+
+    async def _count(self, caller: Caller) -> None:
+        of_key = await self._counted(f"key:{caller.key_id}", self._key_rate)
+        if not of_key.allowed:  # what a key sends in vain is not taken from its tenant
             raise _too_fast("key", self._key_rate[0], of_key)
+        of_tenant = await self._counted(f"tenant:{caller.tenant}", self._tenant_rate)
         if not of_tenant.allowed:
             raise _too_fast("tenant", self._tenant_rate[0], of_tenant)
 
@@ -59,8 +60,9 @@ class RateLimits:
         if counter is None or counter.redis is not client:
             counter = RedisStateStore(client, f"{{{self._namespace}:rate:{name}}}")
             self._counters[name] = counter
-        asked = counter.check(self._algorithm, rates, time.time_ns() // 1_000_000, 1)
-        return await cast("Awaitable[Decision]", asked)
+        check: Any = counter.check  # its arguments are not annotated
+        asked = check(self._algorithm, rates, time.time_ns() // 1_000_000, 1)
+        return cast("Decision", await asked)
 
 
 def _too_fast(whose: str, rate: Rate, decision: Decision) -> Problem:

@@ -1,0 +1,91 @@
+"""`compactor serve`: the HTTP service."""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import logging
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from compactor.cli.app import app
+from compactor.cli.console import stderr
+from compactor.cli.stopping import StopFlag
+from compactor.exceptions import ConfigurationError
+from compactor.settings import read_settings
+
+HTTP_PORT: Final = 8080
+_GRACE: Final = 30  # seconds that requests under way have at a stop; more than the longest `wait`
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on; loopback unless you say otherwise.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65_535, metavar="PORT", help="Port to listen on.")] = HTTP_PORT,
+) -> None:
+    """Serves sessions and stored configs over HTTP, for bots in any language, until Ctrl-C or SIGTERM.
+
+    Callers need a key: `compactor keys create TENANT`. Requests under way at a stop may end first.
+    Addresses and limits: docs/http.md.
+    """
+    require_http()
+    import uvicorn
+
+    from compactor.http.app import create_app
+
+    service = create_app(read_settings())
+    if not is_loopback(host):
+        stderr.print(
+            Text.assemble(
+                ("warning ", "bold yellow"),
+                f"listening on {host}: keys and conversations travel unencrypted. Put a proxy with TLS in front.",
+            ),
+            soft_wrap=True,
+        )
+    log_to_stderr()
+    with StopFlag().listening():  # uvicorn sends itself the signal again when it is done; the stop was asked for
+        uvicorn.run(
+            service,
+            host=host,
+            port=port,
+            access_log=False,  # the service writes its own, without addresses
+            log_config=None,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_GRACE,
+        )
+
+
+def require_http() -> None:
+    """Raises ConfigurationError when the extra is not installed."""
+    if not has_http():
+        raise ConfigurationError("http: is not installed. pip install 'compactor[http]'.")
+
+
+def has_http() -> bool:
+    """Whether the packages of the extra `http` are there."""
+    names = ("fastapi", "uvicorn", "pyrate_limiter", "cryptography")
+    return all(importlib.util.find_spec(name) is not None for name in names)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address reaches this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def log_to_stderr() -> None:
+    """What the service and its server say, one line each; requests by their route's pattern."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    for name in ("compactor", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False

@@ -1,0 +1,36 @@
+"""Whether the process is up, and whether it can work; no key needed, nothing else told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from compactor.commands.command import Command
+from compactor.exceptions import StoreUnavailableError
+from compactor.http.answers import answer
+from compactor.http.openapi import answered
+from compactor.http.state import State, state
+
+_PING: Command[Any] = Command(lambda replies: replies[0], reads=(("PING",),))
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", responses=answered("Health"))
+async def healthz() -> Response:
+    """The process answers."""
+    return answer({"status": "ok"})
+
+
+@router.get(
+    "/readyz", responses={**answered("Health"), **answered("Health", status=503, description="Redis does not answer.")}
+)
+async def readyz(using: Annotated[State, Depends(state)]) -> Response:
+    """Redis answers within its timeout. The broker is not asked: without it a prepare answers all the same."""
+    try:
+        await using.store.run(_PING)
+    except StoreUnavailableError:
+        return answer({"status": "unavailable"}, 503)
+    return answer({"status": "ok"})

@@ -1,0 +1,143 @@
+"""What requests on sessions hold. Messages pass as they are: the library checks each once, not pydantic too."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import Header, Path
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from compactor.model_config import LARGEST, ModelConfig
+
+LONGEST_WAIT: Final = 20.0  # seconds
+
+_MESSAGE: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["role"],
+    "properties": {"role": {"enum": ["system", "developer", "user", "assistant", "tool", "function"]}},
+    "additionalProperties": True,
+}
+_K: Final[dict[str, Any]] = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": LARGEST},
+        {"type": "string", "pattern": "^[1-9][0-9]{0,3}[kK]?$"},
+        {"type": "null"},
+    ],
+    "description": 'K tokens: 128 or "128K" for 128,000 tokens.',
+    "default": None,
+}
+_TOKENS: Final[dict[str, Any]] = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}], "default": None}
+_PLACE: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "string", "pattern": "^m[0-9]{1,15}$"}, {"type": "integer", "minimum": 0}],
+    "description": "A recall id such as `m12`, or its number.",
+}
+
+NAME_PATTERN: Final = "^[A-Za-z0-9._:@-]{1,150}$"
+Name = Annotated[
+    str,
+    Path(pattern=NAME_PATTERN, min_length=1, max_length=150, description="1-150 of `A-Z a-z 0-9 . _ : @ -`."),
+]
+RecallId = Annotated[str, Path(pattern="^m[0-9]{1,15}$", description="A recall id such as `m12`.")]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        description="Names this push: a repeat within 8 hours stores nothing and gets the first answer.",
+    ),
+]
+
+ConfigId = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,100}$")]
+Messages = Annotated[Any, WithJsonSchema({"type": "array", "items": _MESSAGE})]
+OneOrMore = Annotated[Any, WithJsonSchema({"anyOf": [_MESSAGE, {"type": "array", "items": _MESSAGE}]})]
+Objects = Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": "object"}})]
+Wait = Annotated[float, Field(ge=0, le=LONGEST_WAIT, allow_inf_nan=False, description="Seconds.")]
+Tokens = Annotated[Any, WithJsonSchema(_TOKENS)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class InlineConfig(_Body):
+    """What the session is judged by: the model, its window, and the strategy that guards it."""
+
+    model: Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S")]
+    context_limit: Annotated[Any, WithJsonSchema(_K)] = None
+    context_strategy: Literal["conservative", "balanced", "aggressive"] = "balanced"
+    context_limit_tokens: Tokens = None
+    compact_at: Annotated[Any, WithJsonSchema(_K)] = None
+    encoding: Literal["cl100k_base", "o200k_base"] | None = None
+    max_output_tokens: Tokens = None
+
+    def read(self) -> ModelConfig:
+        """The model config. Raises ConfigurationError, which says what was expected."""
+        return ModelConfig(**dict(self))
+
+
+class Configured(_Body):
+    """A request that is judged by a model: by `config`, else `config_id`, else what the session is bound to."""
+
+    config: InlineConfig | None = None
+    config_id: ConfigId | None = None
+
+
+class PushBody(Configured):
+    """One message or a list of them."""
+
+    messages: OneOrMore
+
+
+class EstimateBody(Configured):
+    """What stands beside the history in the model call."""
+
+    tools: Objects | None = None
+    system: str | None = None
+    response_format: Annotated[dict[str, Any], Field()] | None = None
+    max_output_tokens: Tokens = None
+
+
+class PrepareBody(EstimateBody):
+    """The model call to prepare; `messages` is the caller's own list of the whole conversation, if it keeps one."""
+
+    messages: Messages = None
+    wait: Wait = 0.0
+    wait_for: Literal["fit", "swap"] = "fit"
+    repair: bool | None = None
+
+
+class SyncBody(Configured):
+    """The caller's own list of the whole conversation."""
+
+    messages: Messages
+
+
+class CompactBody(Configured):
+    """How long to wait for the outcome."""
+
+    wait: Wait = 0.0
+
+
+class UndoBody(Configured):
+    """The compaction to undo; without an id, the last one that still stands."""
+
+    compaction_id: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+
+
+class ReleaseBody(Configured):
+    """Recall ids, or the id of an undone compaction."""
+
+    what: Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Field(min_length=1, max_length=1_000)]
+
+
+class RewindBody(Configured):
+    """The message that becomes the last one."""
+
+    position: Annotated[Any, WithJsonSchema(_PLACE)]
+
+
+class ForkBody(Configured):
+    """The name of the copy, and the message it ends with."""
+
+    new_name: Annotated[str, Field(pattern=NAME_PATTERN)]
+    at: Annotated[Any, WithJsonSchema({"anyOf": [*_PLACE["anyOf"], {"type": "null"}], "default": None})] = None
