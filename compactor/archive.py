@@ -1,4 +1,7 @@
-"""How originals are kept: the stored record, compressed with zlib or as it was."""
+"""How originals are kept: the stored record, compressed with zlib or as it was.
+
+Of a result that was cut when it was pushed there are two: the whole, and what an undo brings back.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,26 @@ def compress(record: bytes) -> bytes:
     return zlib.compress(record, 6)
 
 
+def with_cut(original: bytes, cut: bytes) -> bytes:
+    """A compressed original and, behind it, the packed record that a push stored in its place."""
+    return original + compress(cut)
+
+
+def cut_record(blob: bytes) -> bytes | None:
+    """The packed record of what a push stored instead of this original; None when it stored the original.
+
+    Raises SessionDamagedError.
+    """
+    if blob[:1] == _AS_IT_WAS:
+        return None
+    whole = zlib.decompressobj()
+    try:
+        whole.decompress(blob)
+    except zlib.error:
+        raise _damaged() from None
+    return decompress(whole.unused_data) if whole.unused_data else None
+
+
 def decompress(blob: bytes) -> bytes:
     """The packed record of an archived original. Raises SessionDamagedError.
 
@@ -26,6 +49,8 @@ def decompress(blob: bytes) -> bytes:
     try:
         return zlib.decompress(blob)
     except zlib.error:
-        raise SessionDamagedError(
-            "archived original: cannot be decompressed; it was damaged outside of Compactor."
-        ) from None
+        raise _damaged() from None
+
+
+def _damaged() -> SessionDamagedError:
+    return SessionDamagedError("archived original: cannot be decompressed; it was damaged outside of Compactor.")

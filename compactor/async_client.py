@@ -11,6 +11,7 @@ from compactor.effects import Compute, Effect, Flow, Pause, Publish, Run
 from compactor.judging import Request
 from compactor.model_config import ModelConfig
 from compactor.models import Context, Erased, Outcome, Receipt, Status, Verdict, session_id
+from compactor.pushing import LimitResult
 from compactor.sending import WaitFor
 from compactor.session import SessionFlows
 from compactor.settings import Settings, choose_settings
@@ -28,9 +29,11 @@ class AsyncSession:
         self._flows = flows
         self._config = config
 
-    async def push(self, messages: Any, idempotency_key: str | None = None) -> Receipt:
+    async def push(
+        self, messages: Any, idempotency_key: str | None = None, limit_result: LimitResult = None
+    ) -> Receipt:
         """As `Session.push`."""
-        return await self._memory.drive(self._flows.push(messages, idempotency_key))
+        return await self._memory.drive(self._flows.push(messages, idempotency_key, limit_result))
 
     async def estimate(
         self,

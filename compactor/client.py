@@ -11,6 +11,7 @@ from compactor.effects import Compute, Effect, Flow, Pause, Publish, Run
 from compactor.judging import Request
 from compactor.model_config import ModelConfig
 from compactor.models import Context, Erased, Outcome, Receipt, Status, Verdict, session_id
+from compactor.pushing import LimitResult
 from compactor.sending import WaitFor
 from compactor.session import SessionFlows
 from compactor.settings import Settings, choose_settings
@@ -28,15 +29,19 @@ class Session:
         self._flows = flows
         self._config = config
 
-    def push(self, messages: Any, idempotency_key: str | None = None) -> Receipt:
+    def push(
+        self, messages: Any, idempotency_key: str | None = None, limit_result: LimitResult = None
+    ) -> Receipt:
         """Stores one message (dict or SDK object) or a list of them, exactly once.
 
+        With `limit_result` (characters, True for 8,000, or a LimitPolicy) a longer tool result is stored
+        cut, with a notice that names its recall id, and the whole goes into the archive.
         A repeat with the same `idempotency_key` within 8 hours stores nothing and gets the first
         receipt. Raises InvalidMessageError, MessageTooLargeError, StoreUnavailableError; after the
         last one push the same messages again: within a minute this process takes them for the same
         attempt, and they are stored once.
         """
-        return self._memory.drive(self._flows.push(messages, idempotency_key))
+        return self._memory.drive(self._flows.push(messages, idempotency_key, limit_result))
 
     def estimate(
         self,

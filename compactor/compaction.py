@@ -264,6 +264,7 @@ def _message(record: Record, position: int, encoding: str, encode: Encode) -> Me
         pinned=bool(record.flags & PINNED),
         own=record.own,
         shown=record.shown,
+        cut=record.cut,
         soft=bool(record.flags & SOFT),
         kept=bool(record.flags & KEPT),
     )

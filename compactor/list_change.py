@@ -53,7 +53,7 @@ def _sources(held: CachedHistory, branch: int | None) -> dict[bytes, Message]:
     for index, message in enumerate(held.messages):
         leaves = branch is not None and index >= branch and message.live
         if (leaves or message.kind is Kind.TOMBSTONE) and message.own != message.shown:
-            found[message.own] = found[message.shown] = message
+            found |= dict.fromkeys(message.names, message)
     return found
 
 

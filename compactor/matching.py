@@ -130,7 +130,7 @@ class _Matcher:
         if known is not None:
             return known == k
         message = self.history[self.live[k]]
-        if row.own in (message.own, message.shown):
+        if row.own in message.names:
             return True
         if message.kind is Kind.CORRUPT:
             return self._stands_in(i, k)

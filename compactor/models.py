@@ -45,6 +45,7 @@ class Kind(IntEnum):
     ELIDED = 5
     FOLD = 6
     TOMBSTONE = 7
+    LIMITED = 8  # cut when it was pushed: the beginning of the original, which is in the archive
     CORRUPT = 255  # never stored: a record that this release cannot read
 
 
@@ -55,7 +56,8 @@ class Message:
     `value` is read-only and equal to what was pushed (or what replaced it), `tokens` its count.
     `position` counts from the first message ever pushed; in a plain list it is the index. `own` is
     the fingerprint of the original, `shown` that of the last replacement. `soft`: its caller may
-    still reword it; `kept`: undone, so not replaced again until released.
+    still reword it; `kept`: undone, so not replaced again until released. `cut` is the fingerprint of the
+    cut text that a push stored in its place, if it did.
     """
 
     position: int
@@ -68,6 +70,12 @@ class Message:
     shown: bytes = b""
     soft: bool = False
     kept: bool = False
+    cut: bytes = b""
+
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """The fingerprints of all that ever stood here: a caller's list may hold any of it."""
+        return (self.own, self.shown, self.cut) if self.cut else (self.own, self.shown)
 
     @property
     def role(self) -> str:
@@ -75,7 +83,8 @@ class Message:
 
     @property
     def replaced(self) -> bool:
-        return self.kind is not Kind.ORIGINAL
+        """Whether a compaction has been here: what a push cut is still to be summarised."""
+        return self.kind not in (Kind.ORIGINAL, Kind.LIMITED)
 
     @property
     def live(self) -> bool:
@@ -239,7 +248,7 @@ class Context:
     """What one send gets.
 
     `messages` is a new list of shared, read-only messages, the given system text first; it fits the
-    OpenAI SDK's `messages`. `replaced` counts the messages whose original is in the archive.
+    OpenAI SDK's `messages`. `replaced` counts the messages that a compaction replaced.
     """
 
     messages: list[Any]

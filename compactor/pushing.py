@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Final
 
+from compactor.archive import compress, with_cut
 from compactor.budget import budget_for
 from compactor.commands import push
 from compactor.commands.command import Command
@@ -15,14 +17,36 @@ from compactor.effects import Flow, compute, run
 from compactor.exceptions import InvalidMessageError, MessageTooLargeError, StoreUnavailableError, TenantFullError
 from compactor.formats.openai import leading_system
 from compactor.json_values import is_array
-from compactor.models import Receipt
+from compactor.models import Receipt, recall_id
 from compactor.reader import HEAVY, MANY, SessionReader
 from compactor.records import ENCODINGS, Encoded, encode_message
 from compactor.tokens import PER_REQUEST, Encode, count_message
+from compactor.tool_results import LimitPolicy, limit_message, limit_policy
 
 OWN_OPERATION_MS: Final = 10 * 60_000  # our own retries come within seconds
 _CALLERS_OPERATION_MS: Final = 8 * 3_600_000  # chat platforms redeliver for hours
 _ENDINGS: Final = (b"clear", b"erase")
+_ATTEMPTS: Final = 64  # at a place in the history that others take first
+_NO_LIMIT: Final = 1 << 40  # bytes; a cut message is checked as what it was
+LimitResult = int | bool | LimitPolicy | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The messages of one push, and the compressed originals of those that are stored cut, by index."""
+
+    messages: Sequence[Encoded]
+    policy: LimitPolicy = field(default_factory=LimitPolicy)
+    originals: Mapping[int, bytes] = field(default_factory=dict[int, bytes])
+
+    def stored(self, first: int) -> list[Encoded]:
+        """The messages as they are stored when the first one gets this position."""
+        stored = list(self.messages)
+        for index in self.originals:
+            cut = limit_message(stored[index].stored_value(), self.policy, recall_id(first + index))
+            assert cut is not None, "it was over the limit when the originals were chosen"
+            stored[index] = encode_message(cut, max_bytes=_NO_LIMIT)
+        return stored
 
 
 class Pushing:
@@ -31,20 +55,25 @@ class Pushing:
     def __init__(self, reader: SessionReader) -> None:
         self._reader = reader
         self.budget = budget_for(reader.config, fixed=PER_REQUEST)  # until a prepare tells tools and system
+        self._next = 0  # the position that the next message gets, if nobody else pushes
 
-    def push(self, messages: object, idempotency_key: str | None = None) -> Flow[Receipt]:
+    def push(
+        self, messages: object, idempotency_key: str | None = None, limit_result: LimitResult = None
+    ) -> Flow[Receipt]:
         """Stores one message or many, exactly once; no message at all answers how the session stands."""
+        policy = limit_policy(limit_result)
         encoded = yield from self.encoded(messages)
         if not encoded:
             seen = yield from self._reader.current()
             length = len(seen.history.usable)
             return Receipt(seen.history.tokens, length, self._is_over(seen.history.tokens))
-        refusal = yield from self._refusal(encoded)
-        batch = yield from self._batch(encoded)
+        given = yield from self._given(encoded, policy)
+        batch = yield from self._batch(given)
+        refusal = yield from self._refusal(batch)
         content = encoded[0].own + blake2b(b"".join(message.own for message in encoded), digest_size=16).digest()
         operation = operation_id(idempotency_key) if idempotency_key is not None else self.unconfirmed_or_new(content)
         try:
-            pushed = yield from self._stored(batch, operation, idempotency_key, refusal)
+            pushed = yield from self._placed(given, batch, operation, idempotency_key, refusal)
             yield from self._reader.ledger.report(pushed.stored_bytes)
             total = pushed.total
             if total is None:
@@ -57,16 +86,39 @@ class Pushing:
             self._reader.around.unconfirmed.forget(self._reader.session, ending)
         if pushed.behind:
             self._reader.around.encodings[self._reader.session] = frozenset(ENCODINGS)
-        positions = tuple(range(pushed.first, pushed.first + len(encoded)))
+        self._next = pushed.first + len(encoded)
+        positions = tuple(range(pushed.first, self._next))
         over = pushed.over if pushed.total is not None else self._is_over(total)
         return Receipt(total, pushed.length, over, positions)
 
-    def _refusal(self, encoded: Sequence[Encoded]) -> Flow[TenantFullError | None]:
+    def _refusal(self, batch: Batch) -> Flow[TenantFullError | None]:
         try:
-            yield from self._reader.ledger.admit(sum(len(message.text) for message in encoded))
+            yield from self._reader.ledger.admit(batch.size)
         except TenantFullError as error:
             return error
         return None
+
+    def _given(self, encoded: Sequence[Encoded], policy: LimitPolicy | None) -> Flow[_Given]:
+        """Looks for results over the limit; what is whole is compressed once, however often a place is tried."""
+        if policy is None:
+            return _Given(encoded)
+        heavy = sum(len(message.text) for message in encoded) > HEAVY
+        return (yield from compute(lambda: _limited(encoded, policy), heavy=heavy))
+
+    def _placed(
+        self, given: _Given, batch: Batch, operation: bytes, key: str | None, refusal: TenantFullError | None
+    ) -> Flow[Pushed]:
+        """Stores a batch; cut texts name their position, so they are written anew when others took it first."""
+        for _ in range(_ATTEMPTS):
+            pushed = yield from self._stored(batch, operation, key, refusal)
+            if not pushed.moved:
+                return pushed
+            self._next = pushed.first
+            batch = yield from self._batch(given)
+        raise StoreUnavailableError(
+            "session: others push to it all the while, and a limited result must name its place; nothing was stored. "
+            "Push the same messages again."
+        )
 
     def _stored(self, batch: Batch, operation: bytes, key: str | None, refusal: TenantFullError | None) -> Flow[Pushed]:
         """Stores a batch; when its tenant is full, only a repeat of what is stored already gets its answer."""
@@ -103,9 +155,18 @@ class Pushing:
     def _is_over(self, total: int) -> bool:
         return total + self.budget.fixed >= self.budget.threshold
 
-    def _batch(self, encoded: Sequence[Encoded]) -> Flow[Batch]:
-        tokens = yield from self.counted(encoded)
-        return Batch(encoded, tokens, leading_system(message.value for message in encoded))
+    def _batch(self, given: _Given) -> Flow[Batch]:
+        stored = given.stored(self._next)
+        tokens = yield from self.counted(stored)
+        batch = Batch(stored, tokens, leading_system(message.value for message in stored))
+        if not given.originals:
+            return batch
+        wholes = {index: given.messages[index] for index in given.originals}
+        archived = {
+            index: with_cut(blob, stored[index].limited(wholes[index].own, batch.tokens_of(index)).pack())
+            for index, blob in given.originals.items()
+        }
+        return replace(batch, wholes=wholes, archived=archived, first=self._next)
 
     def _command(
         self, batch: Batch, operation: bytes, idempotency_key: str | None, *, max_bytes: int | None = None
@@ -130,6 +191,15 @@ def operation_id(idempotency_key: str | None) -> bytes:
     if not isinstance(idempotency_key, str) or not idempotency_key:
         raise InvalidMessageError("idempotency_key: expected a non-empty text, for example the platform's message id.")
     return blake2b(idempotency_key.encode("utf-8", "surrogatepass"), digest_size=8, person=b"caller").digest()
+
+
+def _limited(encoded: Sequence[Encoded], policy: LimitPolicy) -> _Given:
+    over = {
+        index: compress(message.whole().pack())
+        for index, message in enumerate(encoded)
+        if limit_message(message.stored_value(), policy, recall_id(0)) is not None
+    }
+    return _Given(encoded, policy, over)
 
 
 def _count(encoded: Sequence[Encoded], encoders: Mapping[str, Encode]) -> dict[str, list[int]]:

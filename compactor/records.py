@@ -4,7 +4,8 @@ Head, 51 bytes, big endian: version u8 | flags u8 | kind u8 | tokens cl100k u32 
 pushed ms u64 | own 8 bytes | shown 8 bytes | chain 16 hex bytes. `own` is the fingerprint of the
 original, `shown` that of what last stood here in its place, `chain` hashes the originals up to here
 as they were pushed. A token count of 0xFFFFFFFF means "not counted in this encoding". A tombstone
-is a head alone.
+is a head alone. In a record with the flag LIMITED, 8 bytes stand between head and JSON: the fingerprint
+of the cut text that a push stored in place of the original.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ PROVISIONAL: Final = 2
 PINNED: Final = 4
 SOFT: Final = 8  # came with a caller's list as its latest user message: that caller may still reword it
 KEPT: Final = 16  # undone: not replaced again until it is released
+LIMITED: Final = 32  # cut when it was pushed
 
 _HEAD: Final = struct.Struct(">BBBIIQ8s8s16s")
 _PUSHED: Final = struct.Struct(">BBBII")
+_NO_CHAIN: Final = b"0" * 16
 _VISIBLE: Final = (
     "role",
     "name",
@@ -71,9 +74,19 @@ class Encoded:
         """The message as it will be read back; the standard writer joins halves of surrogate pairs."""
         return read_json(self.text, self.flags) if self.flags & STANDARD_JSON else self.value
 
-    def pushed(self, tokens: Mapping[str, int], *, soft: bool = False) -> bytes:
+    def pushed(self, tokens: Mapping[str, int], *, soft: bool = False, limited: bool = False) -> bytes:
         """The part of the head that the pusher knows; the script adds time and fingerprints."""
-        return _PUSHED.pack(VERSION, self.flags | (SOFT if soft else 0), Kind.ORIGINAL, *_slots(tokens))
+        flags = self.flags | (SOFT if soft else 0) | (LIMITED if limited else 0)
+        return _PUSHED.pack(VERSION, flags, Kind.LIMITED if limited else Kind.ORIGINAL, *_slots(tokens))
+
+    def whole(self) -> Record:
+        """The record of an original that a push cuts: it goes into the archive, and nobody counts it."""
+        return Record(self.flags, Kind.ORIGINAL, _slots({}), 0, self.own, self.own, _NO_CHAIN, self.text)
+
+    def limited(self, own: bytes, tokens: Mapping[str, int]) -> Record:
+        """The record of a cut message in place of the original of that fingerprint."""
+        flags = self.flags | LIMITED
+        return Record(flags, Kind.LIMITED, _slots(tokens), 0, own, self.own, _NO_CHAIN, self.text, self.own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +101,7 @@ class Record:
     shown: bytes
     chain: bytes
     text: bytes
+    cut: bytes = b""
 
     def value(self) -> Any:
         """The message, read-only. Raises SessionDamagedError when it cannot be read, or is no message."""
@@ -105,13 +119,13 @@ class Record:
         head = _HEAD.pack(
             VERSION, self.flags, self.kind, *self.tokens, self.pushed_ms, self.own, self.shown, self.chain
         )
-        return head + self.text
+        return head + self.cut + self.text
 
     def showing(self, message: Encoded, kind: Kind, *, provisional: bool, tokens: Mapping[str, int]) -> Record:
         """The same place in the history showing another message; `own` and `chain` stay the original's."""
         return replace(
             self,
-            flags=message.flags | (PROVISIONAL if provisional else 0) | (self.flags & (PINNED | SOFT)),
+            flags=message.flags | (PROVISIONAL if provisional else 0) | (self.flags & (PINNED | SOFT | LIMITED)),
             kind=kind,
             tokens=_slots(tokens),
             shown=message.own,
@@ -141,7 +155,12 @@ def unpack(data: bytes) -> Record:
             raise ValueError(kind)
     except ValueError:
         raise SessionDamagedError(f"stored record: unknown kind {kind}; a newer release wrote it.") from None
-    return Record(flags, known, (cl100k, o200k), pushed_ms, own, shown, chain, data[_HEAD.size :])
+    # What a tombstone keeps of its message is read by the scripts alone.
+    start = _HEAD.size + (8 if flags & LIMITED and known is not Kind.TOMBSTONE else 0)
+    if len(data) < start:
+        raise SessionDamagedError("stored record: was cut off; it was damaged outside of Compactor.")
+    cut = data[_HEAD.size : start]
+    return Record(flags, known, (cl100k, o200k), pushed_ms, own, shown, chain, data[start:], cut)
 
 
 def encode_message(message: object, *, max_bytes: int) -> Encoded:

@@ -16,7 +16,7 @@ from compactor.carriers import carrier_of, gap_sentence
 from compactor.extract import head_and_tail
 from compactor.formats.openai import RESULT_ROLES, media_of, text_of
 from compactor.history import Step, read_history
-from compactor.models import Kind, Message, recall_id
+from compactor.models import Message, recall_id
 from compactor.records import Encoded, fingerprint
 from compactor.wording import CHINESE, ENGLISH, Wording
 
@@ -95,7 +95,7 @@ class _Finder:
         self.by_position = {message.position: index for index, message in enumerate(live)}
         self.indexes: dict[bytes, list[int]] = {}
         for index, message in enumerate(live):
-            for name in {message.own, message.shown}:
+            for name in {*message.names}:
                 self.indexes.setdefault(name, []).append(index)
 
     def known(self, first: int, end: int) -> int:
@@ -237,7 +237,7 @@ class _Finder:
 
     def _stands(self, row: int, index: int) -> bool:
         """Whether a row is that stored message."""
-        return self.rows[row].own in (self.live[index].own, self.live[index].shown)
+        return self.rows[row].own in self.live[index].names
 
     def _at(self, row: int) -> list[int]:
         return self.indexes.get(self.rows[row].own, [])
@@ -264,7 +264,7 @@ def is_shortened(value: Mapping[str, Any], message: Message, *, sent: Collection
     if value.get("tool_call_id") != stored.get("tool_call_id") or value.get("name") != stored.get("name"):
         return False
     text = text_of(value)
-    if message.kind is not Kind.ORIGINAL:
+    if message.replaced:
         return bool(sent) and _is_some_cut(text, message.position) and fingerprint(value) in sent
     return any(_is_cut(text, stored, recall_id(message.position), words) for words in _LANGUAGES)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from compactor.archive import decompress
+from compactor.archive import cut_record, decompress
 from compactor.cached_history import UNSAVED, CachedHistory
 from compactor.commands import read, recall, revise, sync
 from compactor.commands.command import SCHEMA, newer, number, session_keys
@@ -272,6 +272,14 @@ def _original(stored: Stored, position: int, record: Record) -> Record:
     return record if blob is None else unpack(decompress(blob))
 
 
+def _before(stored: Stored, position: int, shown: Record) -> Record:
+    """What a compaction replaced: the original, or what the push had cut it to."""
+    data = cut_record(stored.archive[position])
+    if data is None:
+        return _original(stored, position, shown)
+    return replace(unpack(data), pushed_ms=shown.pushed_ms, chain=shown.chain)
+
+
 def _places(stored: Stored, audit: Sequence[Outcome], compaction: Outcome) -> list[int]:
     """Where what a compaction put stands now."""
     return places(standing(audit, compaction), stored.records, stored.state.offset)
@@ -285,7 +293,7 @@ def _restored(stored: Stored, positions: Sequence[int], encoders: Mapping[str, E
         if position not in stored.archive:
             continue
         shown = stored.records[position - stored.state.offset]
-        original = _original(stored, position, shown)
+        original = _before(stored, position, shown)
         for name in added:
             added[name] += _tokens(original, name, encoders[name]) - _tokens(shown, name, encoders[name])
         bytes_added += len(original.text) - len(shown.text)
@@ -311,7 +319,7 @@ def _forked_state(stored: Stored, end: int) -> dict[str, str | bytes | int | flo
         "length": end,
         "tombs": end - len(live),
         "lead": lead,
-        "bytes": sum(len(record.text) for record in records) + archived,
+        "bytes": sum(len(record.cut) + len(record.text) for record in records) + archived,
         "chain": chains[-1] if chains else b"",
     }
     for name in ("judged", "judged_encoding", "judged_threshold", "judged_fixed"):

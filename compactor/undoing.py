@@ -59,4 +59,4 @@ def brought_back(audit: Sequence[Outcome], compaction: Outcome) -> tuple[int, ..
 
 
 def _is_replaced(record: Record) -> bool:
-    return record.kind not in (Kind.ORIGINAL, Kind.TOMBSTONE, Kind.CORRUPT)
+    return record.kind not in (Kind.ORIGINAL, Kind.LIMITED, Kind.TOMBSTONE, Kind.CORRUPT)

@@ -3,10 +3,12 @@
 -- ARGV  1 operation | 2 remember ms | 3 ttl ms | 4 max session bytes | 5 encoding | 6 threshold | 7 fixed
 --       8 bytes | 9 leading system messages
 --       10, 11 tokens in cl100k_base, those of the leading ones; 12, 13 in o200k_base; empty: not counted
---       then per message: head without time | own fingerprint | JSON
+--       14 position that the first message must get, since its text names it; empty: any
+--       then per message: head without time | own fingerprint | fingerprint of what is shown | what stands behind
+--         the head | the original for the archive, when a cut one is shown; else empty
 -- returns {'ok', total or -1 when the encoding is not fully counted, live messages, first position, over,
 --          1 when the other encoding was fully counted and fell behind, bytes of the session, those that a clear moved aside included}
---         or {'full', bytes}, {'damaged'}, or {'newer', schema}
+--         or {'moved', position that the first message would get}, {'full', bytes}, {'damaged'}, or {'newer', schema}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local encoding, ttl = ARGV[5], tonumber(ARGV[3])
@@ -35,16 +37,21 @@ end
 local offset, length = tonumber(state[2] or 0), tonumber(state[3] or 0)
 local bytes = tonumber(state[4] or 0) + ARGV[8]
 if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end
+if ARGV[14] ~= '' and tonumber(ARGV[14]) ~= offset + length then return {'moved', offset + length} end
 if bytes > tonumber(ARGV[4]) then return {'full', bytes} end
 
 local chain = state[5] or ''
 local leads = ARGV[9] ~= '0' and tonumber(state[6] or 0) == length
 local stamp, nothing = struct.pack('>I8', now), string.rep('0', 16)
-local records = {}
-for i = 14, #ARGV, 3 do
+local records, archives = {}, false
+for i = 15, #ARGV, 5 do
   -- A caller's own list is compared with the history behind the leading system messages.
   if not leads or #records >= tonumber(ARGV[9]) then chain = string.sub(redis.sha1hex(chain .. ARGV[i + 1]), 1, 16) end
-  records[#records + 1] = ARGV[i] .. stamp .. ARGV[i + 1] .. ARGV[i + 1] .. (chain == '' and nothing or chain) .. ARGV[i + 2]
+  if ARGV[i + 4] ~= '' then
+    archives = true
+    redis.call('HSET', KEYS[4], offset + length + #records, ARGV[i + 4])
+  end
+  records[#records + 1] = ARGV[i] .. stamp .. ARGV[i + 1] .. ARGV[i + 2] .. (chain == '' and nothing or chain) .. ARGV[i + 3]
 end
 for i = 1, #records, 1000 do
   redis.call('RPUSH', KEYS[2], unpack(records, i, math.min(i + 999, #records)))
@@ -96,7 +103,7 @@ if remembered > 512 and remembered >= 2 * (tonumber(redis.call('HGET', KEYS[1], 
   end
   redis.call('HSET', KEYS[1], 'swept', math.max(256, remembered))
 end
-if length == 0 or remembered == 1 or redis.call('PTTL', KEYS[1]) < ttl * 0.99 then
+if length == 0 or archives or remembered == 1 or redis.call('PTTL', KEYS[1]) < ttl * 0.99 then
   for i = 1, #KEYS do redis.call('PEXPIRE', KEYS[i], ttl) end
 end
 return answer

@@ -11,8 +11,10 @@ local first, known = 5 + 2 * ARGV[4], {}
 local bytes, positions, lowest = tonumber(ARGV[3]), {}, nil
 for i = first, #ARGV, 2 do
   redis.call('LSET', KEYS[2], ARGV[i] - state[2], ARGV[i + 1])
-  bytes = bytes - redis.call('HSTRLEN', KEYS[4], ARGV[i])
-  redis.call('HDEL', KEYS[4], ARGV[i])
+  if string.byte(ARGV[i + 1], 3) ~= 8 then -- of what a push had cut, the whole stays where it is
+    bytes = bytes - redis.call('HSTRLEN', KEYS[4], ARGV[i])
+    redis.call('HDEL', KEYS[4], ARGV[i])
+  end
   positions[#positions + 1] = ARGV[i]
   lowest = math.min(lowest or tonumber(ARGV[i]), tonumber(ARGV[i]))
 end

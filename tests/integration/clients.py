@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from compactor import AsyncCompactor, AsyncSession, Compactor, Context, ModelConfig, Outcome, Receipt, Status, Verdict
 from compactor.commands.command import Command
 from compactor.models import Erased
+from compactor.pushing import LimitResult
 from compactor.sending import WaitFor
 from compactor.settings import Settings
 from compactor.store import AsyncStore, Store
@@ -20,7 +21,9 @@ KINDS = ("blocking", "asyncio")
 class SessionClient(Protocol):
     """What a bot calls on a session."""
 
-    def push(self, messages: Any, idempotency_key: str | None = None) -> Receipt: ...
+    def push(
+        self, messages: Any, idempotency_key: str | None = None, limit_result: LimitResult = None
+    ) -> Receipt: ...
     def estimate(
         self,
         *,
@@ -80,8 +83,10 @@ class AwaitedSession:
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
         return self._loop.run(call)
 
-    def push(self, messages: Any, idempotency_key: str | None = None) -> Receipt:
-        return self._run(self._session.push(messages, idempotency_key))
+    def push(
+        self, messages: Any, idempotency_key: str | None = None, limit_result: LimitResult = None
+    ) -> Receipt:
+        return self._run(self._session.push(messages, idempotency_key, limit_result))
 
     def estimate(
         self,

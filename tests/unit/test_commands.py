@@ -84,12 +84,12 @@ def pushing(*messages: Chat, lead: int = 0, max_bytes: int = 1_000) -> Command[p
     )  # fmt: skip
 
 
-def test_a_push_is_one_script_with_three_arguments_a_message() -> None:
+def test_a_push_is_one_script_with_five_arguments_a_message() -> None:
     command = pushing(user("a"), user("b"))
     assert (command.script, command.keys, command.reads) == ("push", KEYS.all, ())
     assert command.args[:5] == (b"12345678", 1_000, 2_000, 1_000, "o200k_base")
-    assert (len(command.args) - len(pushing(user("a")).args)) == 3
-    assert command.args[-1] == encode_message(user("b"), max_bytes=100).text
+    assert (len(command.args) - len(pushing(user("a")).args)) == 5
+    assert command.args[-2:] == (encode_message(user("b"), max_bytes=100).text, b"")
 
 
 def test_a_push_answers_total_length_and_place() -> None:

@@ -68,16 +68,17 @@ def test_what_is_no_recall_id_is_refused_with_an_example(text: Any) -> None:
         recall_position(text)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.ORIGINAL])
-def test_every_kind_but_the_original_is_a_replacement(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.ORIGINAL, Kind.LIMITED)])
+def test_every_kind_but_what_a_push_stores_is_a_replacement(kind: Kind) -> None:
     assert Message(0, {"role": "tool"}, 1, kind).replaced
     assert not Message(0, {"role": "tool"}, 1).replaced
+    assert not Message(0, {"role": "tool"}, 1, Kind.LIMITED).replaced
 
 
 def test_the_numbers_of_the_stored_kinds_never_change() -> None:
     assert {kind.name: kind.value for kind in Kind} == {
         "ORIGINAL": 0, "POINTER": 1, "CONDENSED": 2, "SUMMARY": 3, "EXTRACT": 4, "ELIDED": 5, "FOLD": 6, "TOMBSTONE": 7,
-        "CORRUPT": 255,
+        "LIMITED": 8, "CORRUPT": 255,
     }  # fmt: skip
 
 

@@ -109,10 +109,16 @@ def test_nothing_before_the_last_replacement_is_touched() -> None:
 
 
 def test_a_replacement_is_final_whatever_its_kind_and_size() -> None:
-    for kind in [kind for kind in Kind if kind is not Kind.ORIGINAL]:
+    for kind in [kind for kind in Kind if kind not in (Kind.ORIGINAL, Kind.LIMITED)]:
         messages = stored(rows(LARGE))
         messages[2] = replaced(messages[2], LARGE, kind=kind)
         assert chosen(messages) == []
+
+
+def test_what_a_push_had_cut_is_a_candidate_and_puts_nothing_out_of_reach() -> None:
+    messages = stored(rows(LARGE, LARGE))
+    messages[4] = replaced(messages[4], LARGE, kind=Kind.LIMITED)
+    assert chosen(messages) == [2, 4]
 
 
 def test_the_oldest_go_first_and_only_as_many_as_needed() -> None:

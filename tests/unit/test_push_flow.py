@@ -39,7 +39,7 @@ def test_one_message_or_a_list_of_it_are_the_same_push(messages: Any) -> None:
     bot = Bot()
     script = bot.script(push=pushed())
     push(bot, messages, script)
-    assert script.commands[0].args[-1] == record(user("a")).text
+    assert script.commands[0].args[-2:] == (record(user("a")).text, b"")
 
 
 @pytest.mark.parametrize("bad", [None, "hi", {"role": "model"}, user({1, 2}), iter([user("a")])])
