@@ -71,7 +71,7 @@ Tokens = Annotated[int, Field(gt=0, le=20_000_000)]
 _K_SCHEMA: Final = WithJsonSchema({
     "anyOf": [
         {"type": "integer", "minimum": 1, "maximum": 20_000},
-        {"type": "string", "pattern": r"^[0-9]{1,5}[kK]?$"},
+        {"type": "string", "pattern": r"^[1-9][0-9]{0,3}[kK]?$"},
         {"type": "null"},
     ]
 })  # fmt: skip

@@ -244,7 +244,7 @@ def _read(place: Place, replies: list[Any]) -> StoredConfig:
 def _config(config_id: str, raw: bytes, *, is_default: bool = False, user: str | None = None) -> StoredConfig:
     """Raises ConfigDamagedError, and ConfigNotFoundError when it belongs to another user."""
     parts = raw.split(b" ", _HEAD - 1)
-    if len(parts) != _HEAD or not all(part.isdigit() for part in parts[:3]):
+    if len(parts) != _HEAD or not all(part.isdigit() and len(part) <= 15 for part in parts[:3]):
         raise unreadable(config_id)
     version, created, updated = map(int, parts[:3])
     owner = text(parts[4])

@@ -3,15 +3,12 @@
 -- ARGV  1 id | 2 user | 3 expected version | 4 ms that the mark is kept
 -- returns {'ok'}, {'missing'} or {'stale', version}
 local old = redis.call('HGET', KEYS[1], ARGV[1])
-if not old then
-  return {redis.call('EXISTS', KEYS[4]) == 1 and 'ok' or 'missing'} -- a repeat whose answer was lost
-end
-local found, user = string.match(old, '^(%d+) %d+ %d+ %S+ (%S+) ')
-if found then -- a record that cannot be read is deleted, whatever its version
+local version, user = string.match(old or '', '^(%d+) %d+ %d+ %S+ (%S+) ')
+if version and #version <= 15 then
   if user ~= ARGV[2] then return {'missing'} end
-  if found ~= ARGV[3] then return {'stale', tonumber(found)} end
-elseif redis.call('HEXISTS', KEYS[2], ARGV[1]) == 0 then
-  return {'missing'}
+  if version ~= ARGV[3] then return {'stale', tonumber(version)} end
+elseif redis.call('HEXISTS', KEYS[2], ARGV[1]) == 0 then -- what cannot be read is deleted by its owner, whatever its version
+  return {not old and redis.call('EXISTS', KEYS[4]) == 1 and 'ok' or 'missing'} -- ok: a repeat whose answer was lost
 end
 redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])

@@ -10,7 +10,7 @@ local default = redis.call('HGET', KEYS[2], '=default')
 local old, version, created = redis.call('HGET', KEYS[1], ARGV[1]), 0, now
 if old then
   local found, born, _, operation, user = string.match(old, pattern)
-  if not found then return {'damaged'} end
+  if not found or #found > 15 then return {'damaged'} end
   if user ~= ARGV[2] then return {'missing'} end
   if operation == ARGV[3] then return {'ok', old, default == ARGV[1] and 1 or 0} end -- a repeat whose answer was lost
   if found ~= ARGV[4] then return {'stale', tonumber(found)} end
@@ -33,7 +33,7 @@ elseif default == ARGV[1] then
 end
 if left then -- it shows another is_default from now on, so a change of it that knows the old one is stale
   local found, born, _, operation, user, body = string.match(left, pattern)
-  if found then
+  if found and #found <= 15 then
     redis.call('HSET', KEYS[1], default, table.concat({found + 1, born, now, operation, user, body}, ' '))
   end
 end

@@ -1,0 +1,467 @@
+"""The config store through both clients: guarded changes, one default, tenancy, keys, sessions bound to configs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from compactor.commands.configs import MOST
+from compactor.config_store import AsyncConfigStore, ConfigStore
+from compactor.embedded import EmbeddedServer
+from compactor.exceptions import (
+    ApiKeyUnreadableError,
+    CompactorError,
+    ConfigDamagedError,
+    ConfigGoneError,
+    ConfigKeysMissingError,
+    ConfigNotFoundError,
+    ConfigsFullError,
+    ConfigurationError,
+    ConfigVersionError,
+    InvalidConfigError,
+    StoreUnavailableError,
+)
+from compactor.model_config import ModelConfig
+from compactor.secret_box import new_key
+from compactor.settings import Settings, read_settings
+from compactor.stored_config import StoredConfig
+from tests.integration.lossy_proxy import LossyProxy
+from tests.integration.stored import bare
+
+SECRET = "sk-live-Zq8vT3nB6mK1xR5w"
+GPT: dict[str, Any] = {
+    "name": "GPT-4o Configuration",
+    "model_type": "text",
+    "is_default": True,
+    "provider": "openai",
+    "base_url": "https://api.openai.com/v1",
+    "model": "gpt-4o",
+    "temperature": 0.7,
+    "api_key": SECRET,
+    "context_limit": 128,
+    "context_strategy": "balanced",
+}
+OTHER: dict[str, Any] = {"name": "other", "provider": "local", "model": "qwen3-8b", "context_limit": 32}
+NOBODYS = "cfg_" + "0" * 32
+
+
+class Awaited:
+    """An AsyncConfigStore whose calls are awaited on a loop of the test."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._loop = asyncio.Runner()
+        self._store = AsyncConfigStore(settings)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *args, **named: self._loop.run(getattr(self._store, name)(*args, **named))
+
+    def close(self) -> None:
+        self._loop.run(self._store.close())
+        self._loop.close()
+
+
+def with_keys(settings: Settings, *keys: str, **values: Any) -> Settings:
+    """The same server and namespace, with this keyring."""
+    url = settings.redis_url.get_secret_value()
+    given = {"redis_url": url, "namespace": settings.namespace, "config_keys": ",".join(keys)} | values
+    return read_settings(**given)
+
+
+@pytest.fixture
+def ring() -> str:
+    return new_key()
+
+
+@pytest.fixture
+def configs(settings: Settings, ring: str, kind: str) -> Iterator[Any]:
+    """The store of the kind under test; typed loosely, since one awaits and the other does not."""
+    store: Any = ConfigStore(with_keys(settings, ring)) if kind == "blocking" else Awaited(with_keys(settings, ring))
+    yield store
+    store.close()
+
+
+def dump(raw: Any, settings: Settings) -> dict[bytes, Any]:
+    """Everything that a namespace holds."""
+    found: dict[bytes, Any] = {}
+    for key in sorted(raw.scan_iter(match=f"*{settings.namespace}*")):
+        found[key] = raw.hgetall(key) if raw.type(key) == b"hash" else raw.get(key)
+    return found
+
+
+def defaults(configs: Any, user: str = "u1") -> list[str]:
+    return [each.id for each in configs.all("acme", user) if each.is_default]
+
+
+def test_a_config_is_stored_and_read_as_it_was_given(configs: Any) -> None:
+    made = configs.create("acme", "u1", GPT)
+    assert made == configs.get("acme", "u1", made.id) == configs.all("acme", "u1")[0]
+    shown = made.as_json()
+    assert {name: shown[name] for name in GPT} == GPT | {"api_key": "sk-…xR5w"}
+    assert (shown["version"], shown["user_id"]) == (1, "u1")
+    assert shown["created_at"] == shown["updated_at"]
+    assert configs.model_config("acme", "u1", made.id) == ModelConfig("gpt-4o", 128)
+    assert configs.api_key("acme", "u1", made.id).get_secret_value() == SECRET
+
+
+def test_configs_are_listed_the_oldest_first_and_never_expire(configs: Any, raw: Any, settings: Settings) -> None:
+    made = [configs.create("acme", "u1", OTHER | {"name": str(i)}) for i in range(3)]
+    assert {each.id for each in configs.all("acme", "u1")} == {each.id for each in made}
+    assert [each.created for each in configs.all("acme", "u1")] == sorted(each.created for each in made)
+    assert [raw.ttl(key) for key in dump(raw, settings)] == [-1, -1]
+
+
+def test_a_change_needs_the_version_that_it_was_made_from(configs: Any) -> None:
+    made = configs.create("acme", "u1", GPT)
+    changed = configs.update("acme", "u1", made.id, {"context_limit": "200K"}, expected_version=1)
+    assert (changed.version, changed.model_config.limit, changed.created) == (2, 200_000, made.created)
+    for call in (configs.update, configs.replace):
+        with pytest.raises(ConfigVersionError) as caught:
+            call("acme", "u1", made.id, GPT, expected_version=1)
+        assert caught.value.current == 2
+    with pytest.raises(ConfigVersionError):
+        configs.delete("acme", "u1", made.id, expected_version=1)
+    assert configs.get("acme", "u1", made.id) == changed
+
+
+@pytest.mark.parametrize("version", [0, -1, True, "1", 1.0, None])
+def test_what_is_no_version_is_refused(configs: Any, version: Any) -> None:
+    made = configs.create("acme", "u1", OTHER)
+    with pytest.raises(ConfigurationError, match="expected_version"):
+        configs.delete("acme", "u1", made.id, expected_version=version)
+
+
+def test_replacing_sets_every_field_and_keeps_the_key_unless_told(configs: Any) -> None:
+    made = configs.create("acme", "u1", GPT)
+    whole = {name: value for name, value in GPT.items() if name not in ("temperature", "api_key", "is_default")}
+    replaced = configs.replace("acme", "u1", made.id, whole, expected_version=1)
+    assert (replaced.fields.temperature, replaced.is_default, replaced.masked_key) == (None, False, "sk-…xR5w")
+    assert configs.api_key("acme", "u1", made.id).get_secret_value() == SECRET
+    without = configs.replace("acme", "u1", made.id, whole | {"api_key": None}, expected_version=2)
+    assert without.masked_key is None
+    assert configs.api_key("acme", "u1", made.id) is None
+
+
+def test_a_new_key_takes_the_old_ones_place(configs: Any) -> None:
+    made = configs.create("acme", "u1", GPT)
+    configs.update("acme", "u1", made.id, {"api_key": "new-key"}, expected_version=1)
+    assert configs.api_key("acme", "u1", made.id).get_secret_value() == "new-key"
+    assert configs.get("acme", "u1", made.id).masked_key == "…"
+
+
+def test_the_key_does_not_follow_the_address_to_another_server(configs: Any) -> None:
+    made = configs.create("acme", "u1", GPT)
+    away = {"base_url": "https://elsewhere.example/v1"}
+    with pytest.raises(InvalidConfigError, match="given again"):
+        configs.update("acme", "u1", made.id, away, expected_version=1)
+    moved = configs.update("acme", "u1", made.id, away | {"api_key": "for-elsewhere"}, expected_version=1)
+    assert configs.api_key("acme", "u1", moved.id).get_secret_value() == "for-elsewhere"
+
+
+def test_one_config_of_a_user_is_the_default(configs: Any) -> None:
+    first, second = configs.create("acme", "u1", GPT), configs.create("acme", "u1", GPT)
+    assert defaults(configs) == [second.id]
+    configs.create("acme", "u1", OTHER)
+    assert defaults(configs) == [second.id]
+    assert configs.default("acme", "u1").id == second.id
+    configs.update("acme", "u1", first.id, {"is_default": True}, expected_version=2)
+    assert defaults(configs) == [first.id]
+    configs.update("acme", "u1", first.id, {"is_default": False}, expected_version=3)
+    assert defaults(configs) == []
+
+
+def test_losing_the_default_is_a_change_that_a_stale_writer_notices(configs: Any) -> None:
+    first = configs.create("acme", "u1", GPT)
+    configs.create("acme", "u1", GPT)
+    assert configs.get("acme", "u1", first.id).version == 2
+    with pytest.raises(ConfigVersionError):  # it would take the default back without knowing
+        configs.replace("acme", "u1", first.id, GPT, expected_version=1)
+
+
+def test_deleting_the_default_leaves_none_and_the_first_config_is_not_made_one(configs: Any) -> None:
+    configs.create("acme", "u1", OTHER)
+    made = configs.create("acme", "u1", GPT)
+    configs.delete("acme", "u1", made.id, expected_version=1)
+    assert defaults(configs) == []
+    with pytest.raises(ConfigNotFoundError, match="is_default"):
+        configs.default("acme", "u1")
+
+
+def test_what_is_deleted_leaves_nothing_behind(configs: Any, raw: Any, settings: Settings) -> None:
+    made = configs.create("acme", "u1", GPT)
+    configs.delete("acme", "u1", made.id, expected_version=1)
+    with pytest.raises(ConfigNotFoundError):
+        configs.get("acme", "u1", made.id)
+    left = dump(raw, settings)
+    assert list(left.values()) == [b"1"]  # the mark of the delete, for a minute
+    assert 0 < raw.pttl(next(iter(left))) <= 60_000
+
+
+@pytest.mark.parametrize("place", [("acme", "u2"), ("other", "u1"), ("acme", "U1"), ("acme:u1", "u1")])
+def test_an_id_means_nothing_to_another_user_or_tenant(configs: Any, place: tuple[str, str]) -> None:
+    made = configs.create("acme", "u1", GPT)
+    configs.create(*place, OTHER)  # so that both have a store of their own
+    calls: list[Callable[[str], Any]] = [
+        lambda config_id: configs.get(*place, config_id),
+        lambda config_id: configs.api_key(*place, config_id),
+        lambda config_id: configs.model_config(*place, config_id),
+        lambda config_id: configs.update(*place, config_id, {"name": "x"}, expected_version=1),
+        lambda config_id: configs.replace(*place, config_id, OTHER, expected_version=1),
+        lambda config_id: configs.delete(*place, config_id, expected_version=1),
+        lambda config_id: configs.bind(place[0], "chat-1", place[1], config_id),
+    ]
+    for call in calls:
+        texts: set[str] = set()
+        for config_id in (made.id, NOBODYS, "no id", "=default", "*", ""):
+            with pytest.raises(ConfigNotFoundError) as caught:
+                call(config_id)
+            texts.add(str(caught.value))
+        assert len(texts) == 1  # as for nothing at all
+    assert configs.get("acme", "u1", made.id) == made
+    assert made.id not in {each.id for each in configs.all(*place)}
+
+
+def test_bad_values_store_nothing(configs: Any, raw: Any, settings: Settings) -> None:
+    made = configs.create("acme", "u1", GPT)
+    before = dump(raw, settings)
+    for wrong in ({"context_limit": 0}, {"typo": 1}, {"temperature": 9}, {"name": ""}, {"api_key": "a b"}):
+        with pytest.raises(InvalidConfigError):
+            configs.create("acme", "u1", GPT | wrong)
+        with pytest.raises(InvalidConfigError):
+            configs.replace("acme", "u1", made.id, GPT | wrong, expected_version=1)
+        with pytest.raises(InvalidConfigError):
+            configs.update("acme", "u1", made.id, wrong, expected_version=1)
+    for tenant, user in (("a/b", "u1"), ("", "u1"), ("acme", "u/1"), ("acme", "{u}"), ("x" * 151, "u1")):
+        with pytest.raises(ConfigurationError):
+            configs.create(tenant, user, GPT)
+    assert dump(raw, settings) == before
+
+
+def test_a_user_has_at_most_so_many(configs: Any) -> None:
+    made = configs.create("acme", "u1", OTHER | {"is_default": True})
+    for _ in range(MOST - 1):
+        configs.create("acme", "u1", OTHER)
+    with pytest.raises(ConfigsFullError, match=str(MOST)):
+        configs.create("acme", "u1", OTHER)
+    assert len(configs.all("acme", "u1")) == MOST
+    configs.create("acme", "u2", OTHER)  # another user has room
+    configs.delete("acme", "u1", made.id, expected_version=1)
+    configs.create("acme", "u1", OTHER)
+
+
+def test_of_changes_at_the_same_time_one_wins_and_there_is_one_default(settings: Settings) -> None:
+    with ConfigStore(settings) as store, ThreadPoolExecutor(8) as pool:
+        made = [store.create("acme", "u1", OTHER) for _ in range(4)]
+
+        def change(number: int) -> int:
+            with suppress(ConfigVersionError):
+                patch = {"is_default": True, "name": str(number)}
+                store.update("acme", "u1", made[number % 4].id, patch, expected_version=1)
+                return 1
+            return 0
+
+        won = sum(pool.map(change, range(32)))
+        found = store.all("acme", "u1")
+    assert 1 <= won <= 4
+    assert sum(each.is_default for each in found) == 1
+    assert all(each.version >= 2 for each in found)
+
+
+def test_a_write_whose_answer_was_lost_happens_once(settings: Settings, ring: str, proxy: LossyProxy) -> None:
+    with ConfigStore(with_keys(settings, ring, redis_url=proxy.url)) as store:
+        store.all("acme", "u1")
+        proxy.lose("config_write")
+        made = store.create("acme", "u1", GPT)
+        assert [each.id for each in store.all("acme", "u1")] == [made.id]
+        proxy.lose("config_delete")
+        store.delete("acme", "u1", made.id, expected_version=1)
+        assert store.all("acme", "u1") == []
+
+
+def test_without_a_keyring_no_key_is_stored_and_the_rest_works(settings: Settings, raw: Any) -> None:
+    with ConfigStore(settings) as store:
+        with pytest.raises(ConfigKeysMissingError, match="COMPACTOR_CONFIG_KEYS"):
+            store.create("acme", "u1", GPT)
+        assert dump(raw, settings) == {}
+        made = store.create("acme", "u1", OTHER)
+        assert store.api_key("acme", "u1", made.id) is None
+        with pytest.raises(ConfigKeysMissingError):
+            store.update("acme", "u1", made.id, {"api_key": SECRET}, expected_version=1)
+        with pytest.raises(ConfigKeysMissingError):
+            store.rotate()
+    assert SECRET.encode() not in pickle.dumps(dump(raw, settings))
+
+
+def test_rotation_brings_every_key_to_the_first_of_the_ring(configs: Any, settings: Settings, ring: str) -> None:
+    made = [configs.create(f"tenant-{i % 3}", "u1", GPT | {"api_key": f"key-{i}"}) for i in range(12)]
+    new = new_key()
+    with ConfigStore(with_keys(settings, new, ring)) as both:
+        done = both.rotate()
+        assert (done.rotated, done.current, done.unreadable) == (12, 0, ())
+        again = both.rotate()
+        assert (again.rotated, again.current) == (0, 12)
+    with ConfigStore(with_keys(settings, new)) as only:
+        for i, each in enumerate(made):
+            key = only.api_key(f"tenant-{i % 3}", "u1", each.id)
+            assert key is not None
+            assert key.get_secret_value() == f"key-{i}"
+            assert only.get(f"tenant-{i % 3}", "u1", each.id).version == each.version + (i < 9)
+    with pytest.raises(ApiKeyUnreadableError):
+        configs.api_key("tenant-0", "u1", made[0].id)
+
+
+def test_a_rotation_tells_keys_that_nobody_can_open_and_goes_on(settings: Settings, ring: str) -> None:
+    with ConfigStore(with_keys(settings, new_key())) as lost:
+        gone = lost.create("acme", "u1", GPT)
+    with ConfigStore(with_keys(settings, ring)) as old:
+        old.create("acme", "u1", GPT)
+    with ConfigStore(with_keys(settings, new_key(), ring)) as store:
+        done = store.rotate()
+        assert (done.rotated, done.unreadable) == (1, (("acme", gone.id),))
+        with pytest.raises(ApiKeyUnreadableError):
+            store.api_key("acme", "u1", gone.id)
+
+
+def test_a_rotation_takes_back_nothing_that_users_change_meanwhile(settings: Settings, ring: str) -> None:
+    """Users store new keys, by the old ring still, while the rotation runs: the newest key of each is what opens."""
+    new = new_key()
+    with ConfigStore(with_keys(settings, ring)) as service, ConfigStore(with_keys(settings, new, ring)) as operator:
+        made = [service.create("acme", f"u{i}", GPT) for i in range(20)]
+
+        def change() -> None:
+            for i, each in enumerate(made):
+                service.update("acme", f"u{i}", each.id, {"api_key": f"newer-{i}"}, expected_version=1)
+
+        with ThreadPoolExecutor(2) as pool:
+            writing = pool.submit(change)
+            while not writing.done():
+                operator.rotate()
+            writing.result()
+        operator.rotate()
+        assert operator.rotate().rotated == 0
+        with ConfigStore(with_keys(settings, new)) as only:
+            keys = [only.api_key("acme", f"u{i}", each.id) for i, each in enumerate(made)]
+    assert [key.get_secret_value() for key in keys if key is not None] == [f"newer-{i}" for i in range(20)]
+
+
+def test_a_sealed_key_moved_to_another_config_opens_no_more(configs: Any, raw: Any, settings: Settings) -> None:
+    mine, theirs = configs.create("acme", "u1", GPT), configs.create("acme", "u2", GPT | {"api_key": "theirs"})
+    sealed = f"{{{settings.namespace}:configs:acme}}:sealed"
+    raw.hset(sealed, mine.id, raw.hget(sealed, theirs.id))
+    with pytest.raises(ApiKeyUnreadableError):
+        configs.api_key("acme", "u1", mine.id)
+
+
+def test_the_key_is_nowhere_in_redis_logs_reprs_and_errors(
+    configs: Any, raw: Any, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    made = configs.create("acme", "u1", GPT)
+    seen = [
+        repr(made),
+        str(made.as_json()),
+        repr(configs.all("acme", "u1")),
+        repr(configs.api_key("acme", "u1", made.id)),
+    ]
+    for values in (GPT | {"typo": 1}, GPT | {"api_key": [SECRET]}, GPT | {"base_url": f"https://{SECRET}@h/"}):
+        with pytest.raises(CompactorError) as caught:
+            configs.create("acme", "u1", values)
+        seen += [str(caught.value), repr(caught.value)]
+    assert SECRET.encode() not in pickle.dumps(dump(raw, settings))
+    assert SECRET not in "".join(seen) + caplog.text
+
+
+def test_a_session_is_judged_by_what_its_config_says_now(configs: Any) -> None:
+    assert configs.bound("acme", "chat-42") is None
+    made = configs.create("acme", "u1", GPT)
+    assert configs.bind("acme", "chat-42", "u1", made.id).id == made.id
+    assert configs.bound("acme", "chat-42").model_config == ModelConfig("gpt-4o", 128)
+    configs.update("acme", "u1", made.id, {"context_limit": 64, "context_strategy": "aggressive"}, expected_version=1)
+    assert configs.bound("acme", "chat-42").model_config == ModelConfig("gpt-4o", 64, "aggressive")
+    assert configs.bound("other", "chat-42") is None
+    assert configs.unbind("acme", "chat-42") is True
+    assert configs.bound("acme", "chat-42") is None
+    assert configs.unbind("acme", "chat-42") is False
+
+
+def test_a_session_whose_config_was_deleted_is_told(configs: Any) -> None:
+    made = configs.create("acme", "u1", GPT)
+    configs.bind("acme", "chat-42", None, made.id)
+    configs.delete("acme", "u1", made.id, expected_version=1)
+    with pytest.raises(ConfigGoneError, match=made.id):
+        configs.bound("acme", "chat-42")
+    other = configs.create("acme", "u1", OTHER)
+    configs.bind("acme", "chat-42", "u1", other.id)
+    assert configs.bound("acme", "chat-42").id == other.id
+
+
+def test_a_binding_lives_as_long_as_it_is_used(configs: Any, raw: Any, settings: Settings) -> None:
+    made = configs.create("acme", "u1", OTHER)
+    configs.bind("acme", "chat-42", "u1", made.id)
+    key = f"{{{settings.namespace}:configs:acme}}:bound:chat-42"
+    life = raw.pttl(key)
+    assert life > 1_900 * settings.session_ttl
+    raw.pexpire(key, 5_000)
+    configs.bound("acme", "chat-42")
+    assert raw.pttl(key) > 1_900 * settings.session_ttl
+
+
+@pytest.fixture
+def raw_own(own_server: EmbeddedServer) -> Iterator[Any]:
+    with bare(own_server) as client:
+        yield client
+
+
+def test_a_binding_is_read_with_its_config_in_one_round_trip(own_server: EmbeddedServer, raw_own: Any) -> None:
+    with ConfigStore(read_settings(redis_url=own_server.url)) as store:
+        made = store.create("acme", "u1", OTHER)
+        store.bind("acme", "chat-42", "u1", made.id)
+        store.bound("acme", "chat-42")
+        before = raw_own.info("commandstats")
+        assert isinstance(store.bound("acme", "chat-42"), StoredConfig)
+        after = raw_own.info("commandstats")
+    assert after["cmdstat_evalsha"]["calls"] - before["cmdstat_evalsha"]["calls"] == 1
+    assert after["cmdstat_hget"]["calls"] - before["cmdstat_hget"]["calls"] == 1
+
+
+GARBLED = [None, b"", b"x", b"1 2 3", b"1 2 3 op u1 {", b"9" * 5000 + b" 1 1 op u1 {}", b"1 1 1 op u1 []", b"\xff\xfe"]
+
+
+@pytest.mark.parametrize("garbled", GARBLED)
+def test_a_record_garbled_from_outside_is_told_and_its_owner_can_delete_it(
+    settings: Settings, raw: Any, garbled: bytes | None
+) -> None:
+    with ConfigStore(settings) as store:
+        made = store.create("acme", "u1", OTHER)
+        records = f"{{{settings.namespace}:configs:acme}}:records"
+        if garbled is None:
+            raw.hdel(records, made.id)
+        else:
+            raw.hset(records, made.id, garbled)
+        with pytest.raises(ConfigDamagedError, match=made.id):
+            store.all("acme", "u1")
+        with pytest.raises(ConfigNotFoundError if garbled is None else ConfigDamagedError):
+            store.update("acme", "u1", made.id, {"name": "x"}, expected_version=1)
+        with pytest.raises(ConfigNotFoundError):
+            store.delete("acme", "u2", made.id, expected_version=1)
+        store.delete("acme", "u1", made.id, expected_version=1)
+        assert store.all("acme", "u1") == []
+
+
+def test_without_redis_the_error_says_so(ring: str) -> None:
+    away = read_settings(redis_url="redis://127.0.0.1:1/0", config_keys=ring)
+    with ConfigStore(away) as store, pytest.raises(StoreUnavailableError) as caught:
+        store.create("acme", "u1", GPT)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_keyring_that_is_none_stops_the_store_at_once(settings: Settings) -> None:
+    with pytest.raises(ConfigurationError, match="key 1 of 1") as caught:
+        ConfigStore(with_keys(settings, "hunter2"))
+    assert "hunter2" not in str(caught.value)
