@@ -18,7 +18,6 @@ from compactor.stored_config import StoredConfig, unreadable
 MOST: Final = 100  # configs of one user
 PAGE: Final = 100  # api_keys that a rotation reads at once
 KEPT_MS: Final = 60_000  # how long a delete is known again when its answer was lost
-_DEFAULT: Final = "=default"  # stands among the ids of a user; no id holds a "="
 _HEAD: Final = 6  # version, made, changed, operation, user, body
 
 KeyChange = Literal["keep", "drop", "set"]
@@ -26,11 +25,16 @@ KeyChange = Literal["keep", "drop", "set"]
 
 @dataclass(frozen=True, slots=True)
 class ConfigKeys:
-    """The keys of one user's configs; records and sealed api_keys are the tenant's, under ids that nobody guesses."""
+    """The keys of one user's configs.
+
+    Records and sealed api_keys are the tenant's, under ids that nobody guesses, and defaults by user:
+    so what a session is bound to can be read without knowing whose it is.
+    """
 
     records: str
     user: str
     sealed: str
+    defaults: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ class SealedPage:
 def config_keys(namespace: str, tenant: str, user: str) -> ConfigKeys:
     """The keys of a user's configs."""
     tag = f"{{{namespace}:configs:{tenant}}}"
-    return ConfigKeys(f"{tag}:records", f"{tag}:user:{user}", f"{tag}:sealed")
+    return ConfigKeys(f"{tag}:records", f"{tag}:user:{user}", f"{tag}:sealed", f"{tag}:defaults")
 
 
 def write(place: Place, written: Written, *, operation: str, expected: int | None) -> Command[StoredConfig]:
@@ -87,7 +91,7 @@ def write(place: Place, written: Written, *, operation: str, expected: int | Non
         _refuse(text(status), place.id, rest)
         return _config(place.id, rest[0], is_default=bool(rest[1]), user=place.user)
 
-    return Command(parse, "config_write", (keys.records, keys.user, keys.sealed), args)
+    return Command(parse, "config_write", (keys.records, keys.user, keys.sealed, keys.defaults), args)
 
 
 def delete(place: Place, *, operation: str, expected: int) -> Command[None]:
@@ -100,13 +104,13 @@ def delete(place: Place, *, operation: str, expected: int) -> Command[None]:
         _refuse(text(status), place.id, rest)
 
     args = (place.id, place.user, expected, KEPT_MS)
-    return Command(parse, "config_delete", (keys.records, keys.user, keys.sealed, mark), args)
+    return Command(parse, "config_delete", (keys.records, keys.user, keys.sealed, keys.defaults, mark), args)
 
 
 def read(place: Place) -> Command[StoredConfig]:
     """One config. Raises ConfigNotFoundError, ConfigDamagedError."""
     keys = place.keys
-    reads: tuple[tuple[Argument, ...], ...] = (("HGET", keys.records, place.id), ("HGET", keys.user, _DEFAULT))
+    reads: tuple[tuple[Argument, ...], ...] = (("HGET", keys.records, place.id), ("HGET", keys.defaults, place.user))
 
     def parse(replies: list[Any]) -> StoredConfig:
         return _read(place, replies)
@@ -115,7 +119,10 @@ def read(place: Place) -> Command[StoredConfig]:
 
 
 def find(namespace: str, tenant: str, user: str | None, config_id: str) -> Command[StoredConfig]:
-    """One config of a user, or of any in the tenant. Raises ConfigNotFoundError, ConfigDamagedError."""
+    """One config of a user, or of any in the tenant; not whether it is the default.
+
+    Raises ConfigNotFoundError, ConfigDamagedError.
+    """
     records = config_keys(namespace, tenant, "").records
 
     def parse(replies: list[Any]) -> StoredConfig:
@@ -142,17 +149,17 @@ def read_all(namespace: str, tenant: str, user: str) -> Command[list[StoredConfi
 
     def parse(replies: list[Any]) -> list[StoredConfig]:
         default, *rest = replies[0]
-        rows = zip(rest[::3], rest[2::3], strict=True)
+        rows = zip(rest[::2], rest[1::2], strict=True)
         found = [_config(text(name), raw, is_default=name == default, user=user) for name, raw in rows]
         return sorted(found, key=lambda each: (each.created, each.id))
 
-    return Command(parse, "config_list", (keys.records, keys.user))
+    return Command(parse, "config_list", (keys.records, keys.user, keys.defaults), (user,))
 
 
 def read_default(namespace: str, tenant: str, user: str) -> Command[str | None]:
     """The id of a user's default config."""
     keys = config_keys(namespace, tenant, user)
-    return Command(lambda replies: text(replies[0]) or None, reads=(("HGET", keys.user, _DEFAULT),))
+    return Command(lambda replies: text(replies[0]) or None, reads=(("HGET", keys.defaults, user),))
 
 
 def bind(
@@ -163,11 +170,11 @@ def bind(
     def parse(replies: list[Any]) -> StoredConfig:
         status, *rest = replies[0]
         _refuse(text(status), config_id, rest)
-        return _config(text(rest[0]), rest[1])
+        return _config(text(rest[0]), rest[1], is_default=bool(rest[2]))
 
-    records = config_keys(namespace, tenant, "").records
+    keys = config_keys(namespace, tenant, user or "")
     args = (config_id, user or "", life_ms)
-    return Command(parse, "config_bind", (bound_key(namespace, tenant, session), records), args)
+    return Command(parse, "config_bind", (bound_key(namespace, tenant, session), keys.records, keys.defaults), args)
 
 
 def bound(namespace: str, tenant: str, session: str, *, life_ms: int) -> Command[StoredConfig | None]:
@@ -184,10 +191,11 @@ def bound(namespace: str, tenant: str, session: str, *, life_ms: int) -> Command
             raise ConfigGoneError(
                 f"session: bound to config {text(rest[0])}, which was deleted. Bind it to another one, or unbind it."
             )
-        return _config(text(rest[0]), rest[1])
+        return _config(text(rest[0]), rest[1], is_default=bool(rest[2]))
 
-    records = config_keys(namespace, tenant, "").records
-    return Command(parse, "config_bound", (bound_key(namespace, tenant, session), records), (life_ms,))
+    keys = config_keys(namespace, tenant, "")
+    names = (bound_key(namespace, tenant, session), keys.records, keys.defaults)
+    return Command(parse, "config_bound", names, (life_ms,))
 
 
 def unbind(namespace: str, tenant: str, session: str) -> Command[bool]:

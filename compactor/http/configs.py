@@ -132,17 +132,22 @@ async def load_config(service: State, calling: Caller, config_id: str) -> ModelC
 
 
 async def bound_config(service: State, calling: Caller, session: str) -> StoredConfig | None:
-    """The config that the caller's session is bound to, read at this moment; None without one.
+    """The config that the caller's session is bound to, to show it; None without one, or when it is another user's.
 
     Raises Problem (409) when it was deleted.
     """
     with told():
-        return await service.memory.drive(service.configs.bound(calling.tenant, session))
+        found = await service.memory.drive(service.configs.bound(calling.tenant, session))
+    return None if found is not None and calling.user not in (None, found.user) else found
 
 
 async def bound_model_config(service: State, calling: Caller, session: str) -> ModelConfig | None:
-    """What the caller's session is judged by when the request names nothing. Raises Problem (409)."""
-    found = await bound_config(service, calling, session)
+    """What the caller's session is judged by when the request names nothing: read anew each time, whoever's it is.
+
+    None without one. Raises Problem (409) when it was deleted.
+    """
+    with told():
+        found = await service.memory.drive(service.configs.bound(calling.tenant, session))
     return None if found is None else _used(found.model_config)
 
 

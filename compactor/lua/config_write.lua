@@ -1,12 +1,12 @@
 -- Stores a model config: a new one, or a change of one that is at the version expected.
--- KEYS  1 records of the tenant | 2 configs of the user | 3 sealed api_keys of the tenant
+-- KEYS  1 records of the tenant | 2 configs of the user | 3 sealed api_keys of the tenant | 4 defaults of the tenant
 -- ARGV  1 id | 2 user | 3 operation | 4 expected version, or empty: a new one | 5 body JSON | 6 1: is the default
 --       | 7 what becomes of the api_key: keep, drop or set | 8 sealed api_key | 9 most configs of a user
 -- returns {'ok', record, 1 when it is the default}, {'missing'}, {'stale', version}, {'full'} or {'damaged'}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local pattern = '^(%d+) (%d+) (%d+) (%S+) (%S+) (.*)$'
-local default = redis.call('HGET', KEYS[2], '=default')
+local default = redis.call('HGET', KEYS[4], ARGV[2])
 local old, version, created = redis.call('HGET', KEYS[1], ARGV[1]), 0, now
 if old then
   local found, born, _, operation, user = string.match(old, pattern)
@@ -17,9 +17,10 @@ if old then
   version, created = tonumber(found), born
 elseif ARGV[4] ~= '' then
   return {'missing'}
+elseif redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[9]) then
+  return {'full'}
 end
 local left = default and default ~= ARGV[1] and ARGV[6] == '1' and redis.call('HGET', KEYS[1], default)
-if not old and redis.call('HLEN', KEYS[2]) - (default and 1 or 0) >= tonumber(ARGV[9]) then return {'full'} end
 
 local record = table.concat({version + 1, created, now, ARGV[3], ARGV[2], ARGV[5]}, ' ')
 redis.call('HSET', KEYS[1], ARGV[1], record)
@@ -27,9 +28,9 @@ if not old then redis.call('HSET', KEYS[2], ARGV[1], now) end
 if ARGV[7] == 'set' then redis.call('HSET', KEYS[3], ARGV[1], ARGV[8]) end
 if ARGV[7] == 'drop' then redis.call('HDEL', KEYS[3], ARGV[1]) end
 if ARGV[6] == '1' then
-  redis.call('HSET', KEYS[2], '=default', ARGV[1])
+  redis.call('HSET', KEYS[4], ARGV[2], ARGV[1])
 elseif default == ARGV[1] then
-  redis.call('HDEL', KEYS[2], '=default')
+  redis.call('HDEL', KEYS[4], ARGV[2])
 end
 if left then -- it shows another is_default from now on, so a change of it that knows the old one is stale
   local found, born, _, operation, user, body = string.match(left, pattern)

@@ -380,8 +380,8 @@ def test_the_key_is_nowhere_in_redis_logs_reprs_and_errors(
 def test_a_session_is_judged_by_what_its_config_says_now(configs: Any) -> None:
     assert configs.bound("acme", "chat-42") is None
     made = configs.create("acme", "u1", GPT)
-    assert configs.bind("acme", "chat-42", "u1", made.id).id == made.id
-    assert configs.bound("acme", "chat-42").model_config == ModelConfig("gpt-4o", 128)
+    assert configs.bind("acme", "chat-42", "u1", made.id) == made
+    assert configs.bound("acme", "chat-42") == made
     configs.update("acme", "u1", made.id, {"context_limit": 64, "context_strategy": "aggressive"}, expected_version=1)
     assert configs.bound("acme", "chat-42").model_config == ModelConfig("gpt-4o", 64, "aggressive")
     assert configs.bound("other", "chat-42") is None
@@ -427,7 +427,8 @@ def test_a_binding_is_read_with_its_config_in_one_round_trip(own_server: Embedde
         assert isinstance(store.bound("acme", "chat-42"), StoredConfig)
         after = raw_own.info("commandstats")
     assert after["cmdstat_evalsha"]["calls"] - before["cmdstat_evalsha"]["calls"] == 1
-    assert after["cmdstat_hget"]["calls"] - before["cmdstat_hget"]["calls"] == 1
+    in_scripts = {"cmdstat_evalsha", "cmdstat_get", "cmdstat_hget", "cmdstat_pttl", "cmdstat_info"}
+    assert {name for name in after if after[name]["calls"] != before.get(name, {}).get("calls")} <= in_scripts
 
 
 GARBLED = [None, b"", b"x", b"1 2 3", b"1 2 3 op u1 {", b"9" * 5000 + b" 1 1 op u1 {}", b"1 1 1 op u1 []", b"\xff\xfe"]
