@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
+from compactor.checkpoints import Checkpoint
 from compactor.dispatch import Dispatcher
 from compactor.effects import Compute, Effect, Flow, Pause, Publish, Run
 from compactor.judging import Request
@@ -84,6 +85,10 @@ class AsyncSession:
     async def compactions(self) -> list[Outcome]:
         """As `Session.compactions`."""
         return await self._memory.drive(self._flows.compactions())
+
+    async def checkpoint(self) -> Checkpoint | None:
+        """As `Session.checkpoint`."""
+        return await self._memory.drive(self._flows.checkpoint())
 
     async def undo(self, compaction_id: str | None = None) -> Outcome:
         """As `Session.undo`."""

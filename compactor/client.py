@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
+from compactor.checkpoints import Checkpoint
 from compactor.dispatch import Dispatcher
 from compactor.effects import Compute, Effect, Flow, Pause, Publish, Run
 from compactor.judging import Request
@@ -29,9 +30,7 @@ class Session:
         self._flows = flows
         self._config = config
 
-    def push(
-        self, messages: Any, idempotency_key: str | None = None, limit_result: LimitResult = None
-    ) -> Receipt:
+    def push(self, messages: Any, idempotency_key: str | None = None, limit_result: LimitResult = None) -> Receipt:
         """Stores one message (dict or SDK object) or a list of them, exactly once.
 
         With `limit_result` (characters, True for 8,000, or a LimitPolicy) a longer tool result is stored
@@ -106,6 +105,13 @@ class Session:
     def compactions(self) -> list[Outcome]:
         """Every run of a compaction that ended in more than "no need", oldest first; the newest 1,000."""
         return self._memory.drive(self._flows.compactions())
+
+    def checkpoint(self) -> Checkpoint | None:
+        """What compactions made of the conversation so far, as one portable record; None when nothing is replaced.
+
+        Raises SessionNotFoundError.
+        """
+        return self._memory.drive(self._flows.checkpoint())
 
     def undo(self, compaction_id: str | None = None) -> Outcome:
         """Brings back what a compaction replaced; without an id, the last one that still stands.

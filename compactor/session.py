@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compactor.checkpoints import Checkpointing
 from compactor.commands import read
 from compactor.compacting import Compacting
 from compactor.effects import Flow, run
@@ -30,6 +31,7 @@ class SessionFlows:
         self.prepare = Sending(self._reader, self._queueing, self._syncing).prepare
         self.compact = Compacting(self._reader, self._queueing).compact
         self.recall, self.originals, self.compactions = revising.recall, revising.originals, revising.compactions
+        self.checkpoint = Checkpointing(self._reader).checkpoint
         self.undo, self.release, self.rewind, self.fork = (
             revising.undo, revising.release, revising.rewind, revising.fork,
         )  # fmt: skip

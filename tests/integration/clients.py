@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from compactor import AsyncCompactor, AsyncSession, Compactor, Context, ModelConfig, Outcome, Receipt, Status, Verdict
+from compactor.checkpoints import Checkpoint
 from compactor.commands.command import Command
 from compactor.models import Erased
 from compactor.pushing import LimitResult
@@ -21,9 +22,7 @@ KINDS = ("blocking", "asyncio")
 class SessionClient(Protocol):
     """What a bot calls on a session."""
 
-    def push(
-        self, messages: Any, idempotency_key: str | None = None, limit_result: LimitResult = None
-    ) -> Receipt: ...
+    def push(self, messages: Any, idempotency_key: str | None = None, limit_result: LimitResult = None) -> Receipt: ...
     def estimate(
         self,
         *,
@@ -49,6 +48,7 @@ class SessionClient(Protocol):
     def recall(self, recall_id: str) -> Any: ...
     def originals(self) -> list[Any]: ...
     def compactions(self) -> list[Outcome]: ...
+    def checkpoint(self) -> Checkpoint | None: ...
     def undo(self, compaction_id: str | None = None) -> Outcome: ...
     def release(self, what: str | Sequence[str]) -> int: ...
     def rewind(self, position: int | str) -> int: ...
@@ -83,9 +83,7 @@ class AwaitedSession:
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
         return self._loop.run(call)
 
-    def push(
-        self, messages: Any, idempotency_key: str | None = None, limit_result: LimitResult = None
-    ) -> Receipt:
+    def push(self, messages: Any, idempotency_key: str | None = None, limit_result: LimitResult = None) -> Receipt:
         return self._run(self._session.push(messages, idempotency_key, limit_result))
 
     def estimate(
@@ -141,6 +139,9 @@ class AwaitedSession:
 
     def compactions(self) -> list[Outcome]:
         return self._run(self._session.compactions())
+
+    def checkpoint(self) -> Checkpoint | None:
+        return self._run(self._session.checkpoint())
 
     def undo(self, compaction_id: str | None = None) -> Outcome:
         return self._run(self._session.undo(compaction_id))

@@ -89,7 +89,9 @@ records = st.builds(
     chain=st.binary(min_size=16, max_size=16),
     text=st.binary(max_size=50),
     cut=eight,
-).map(lambda record: record if record.flags & LIMITED and record.kind is not Kind.TOMBSTONE else replace(record, cut=b""))
+).map(
+    lambda record: record if record.flags & LIMITED and record.kind is not Kind.TOMBSTONE else replace(record, cut=b"")
+)
 
 
 @given(records)
