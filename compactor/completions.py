@@ -152,14 +152,18 @@ def _parameters(options: dict[str, Any], tokens: int, *, thinking: bool) -> dict
 
 
 def _body(response: Any, until: float, late: str) -> bytes:
-    """The whole body. A server that drips bytes outlives every socket timeout, so each piece looks at the clock."""
-    body = bytearray()
+    """The whole body. A server that drips bytes outlives every socket timeout, so each piece looks at the clock.
+
+    One that is late and the last is taken: it is paid for, and a process that was frozen finds it waiting.
+    """
+    body, overdue = bytearray(), False
     for chunk in response.iter_bytes():
+        if overdue:
+            raise SummarizerTimeout(late)
         body += chunk
         if len(body) > _MOST_BYTES:
             raise SummarizerServerError("too_large")
-        if time.monotonic() > until:
-            raise SummarizerTimeout(late)
+        overdue = time.monotonic() > until
     return bytes(body)
 
 

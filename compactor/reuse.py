@@ -46,16 +46,38 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers that a process could not save yet: by session and name, and the calls that save them in order."""
+    """Answers that a process could not save yet: by session and name, and the calls that save them in order.
+
+    `waits` is called when one could not be saved, so that somebody tries again soon: another worker
+    that takes the session over meanwhile would ask for it anew.
+    """
 
     held: MutableMapping[Place, Held] = field(default_factory=dict[Place, Held])
     unsaved: deque[tuple[Place, Command[bool]]] = field(
         default_factory=lambda: deque[tuple[Place, Command[bool]]](maxlen=_MOST)
     )
+    waits: Callable[[], None] = lambda: None
+
+    def save(self, runner: Runner) -> None:
+        """Saves what waits, of any session. Raises StoreUnavailableError, with the rest still waiting."""
+        while self.unsaved:
+            try:
+                place, command = self.unsaved.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                runner.run(command)
+            except StoreUnavailableError:
+                self.unsaved.appendleft((place, command))
+                raise
+            self.held.pop(place, None)
 
 
 class ReusingSummarizer:
-    """Asks `summarize` for what this session has no answer to yet, and keeps each answer as it comes."""
+    """Asks `summarize` for what this session has no answer to yet, and keeps each answer as it comes.
+
+    Raises StoreUnavailableError while nobody can tell what was answered: to wait costs less than to ask twice.
+    """
 
     def __init__(
         self,
@@ -86,26 +108,26 @@ class ReusingSummarizer:
                 answers[index] = kept
                 done(index, kept)
         asked = [index for index in range(len(requests)) if index not in answers]
+        over = False
 
         def came(order: int, answer: Answer) -> None:
             self._keep(names[asked[order]], answer)
-            done(asked[order], answer)
+            if not over:  # what comes after the deadline is paid for, and serves the next attempt
+                done(asked[order], answer)
 
         if asked:
             found = self._summarize([requests[i] for i in asked], encode=encode, deadline=deadline, done=came)
+            over = True
             answers |= dict(zip(asked, found, strict=True))
             with suppress(StoreUnavailableError):  # what failed to be saved may be by now, for another worker
-                self._save()
+                self._answers.save(self._runner)
         return [answers[index] for index in range(len(requests))]
 
     def _kept(self, names: Sequence[str]) -> list[Answer | None]:
         # What is saved only now was not in the account that this run began with: its cost counts here.
         held = [self._answers.held.get((self._keys.summaries, name)) for name in names]
-        try:
-            self._save()
-            stored = self._runner.run(summaries.read_summaries(self._keys, names))
-        except StoreUnavailableError:
-            stored = [None] * len(names)
+        self._answers.save(self._runner)
+        stored = self._runner.run(summaries.read_summaries(self._keys, names))
         return [
             _read(theirs) if mine is None else _read(mine.answer, mine.spent)
             for mine, theirs in zip(held, stored, strict=True)
@@ -119,26 +141,13 @@ class ReusingSummarizer:
             command = summaries.remember(self._keys, name, kept, conversation=self._conversation, spent=spent)
             self._answers.unsaved.append((place, command))
             if self._is_away:  # each attempt would hold up the answers behind it
+                self._answers.waits()
                 return
             try:
-                self._save()
-            except StoreUnavailableError:  # the answer is used all the same, and saved by the next compaction
+                self._answers.save(self._runner)
+            except StoreUnavailableError:  # the answer is used all the same, and saved when the store is back
                 self._is_away = True
-
-    def _save(self) -> None:
-        """Saves what waits, of any session. Raises StoreUnavailableError, with the rest still waiting."""
-        waiting = self._answers.unsaved
-        while waiting:
-            try:
-                place, command = waiting.popleft()
-            except IndexError:  # another thread took the last one
-                return
-            try:
-                self._runner.run(command)
-            except StoreUnavailableError:
-                waiting.appendleft((place, command))
-                raise
-            self._answers.held.pop(place, None)
+                self._answers.waits()
 
 
 def request_name(request: SummaryRequest, model: str) -> str:

@@ -65,8 +65,10 @@ class ModelSummarizer:
         deadline: float,
         done: Callable[[int, Summary | SummarizerError], None],
     ) -> list[Summary | SummarizerError]:
+        """The answers in order; `done` hears each one, after the deadline from the thread that it came in."""
         queue: deque[int] = deque(range(len(requests)))
         ended: SimpleQueue[tuple[int, Summary | SummarizerError]] = SimpleQueue()
+        left = threading.Event()
 
         def work() -> None:
             while True:
@@ -75,11 +77,16 @@ class ModelSummarizer:
                 except IndexError:
                     return
                 ended.put((index, self._answer(requests[index], encode, deadline)))
+                if left.is_set():
+                    _tell_rest(ended, done)
 
         # Daemon threads: a call that hangs must not keep a stop waiting.
         for _ in range(min(MAX_PARALLEL, len(requests))):
             threading.Thread(target=work, daemon=True, name="summarize").start()
-        return self._collect(requests, ended, deadline, done)
+        answers = self._collect(requests, ended, deadline, done)
+        left.set()
+        _tell_rest(ended, done)
+        return answers
 
     def close(self) -> None:
         """Closes the connections to the model server."""
@@ -156,6 +163,17 @@ class ModelSummarizer:
         if _LEAST_CUT <= read < count_messages(messages, call.encode) / 2:
             raise SummarizerReplyRejected("input_cut")
         return read_reply(_reply(body), part, call.encode)
+
+
+def _tell_rest(
+    ended: SimpleQueue[tuple[int, Summary | SummarizerError]], done: Callable[[int, Summary | SummarizerError], None]
+) -> None:
+    """Hands on what came after the deadline; whoever takes an answer out of the queue tells it."""
+    while True:
+        try:
+            done(*ended.get_nowait())
+        except Empty:
+            return
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ from compactor.store import Store
 from compactor.summarizer import ModelSummarizer
 from workers.app import app
 from workers.progress import Progress
+from workers.saving import Saver
 
 MOST_JITTER = 1.3  # an outage of the model must not make every session come back at once
 _STORE_RETRY = 5  # seconds until a task tries again after Redis did not answer; doubles, up to a minute
@@ -62,6 +63,7 @@ def tools() -> Tools:
         queue_patience=read.queue_patience,
         max_attempts=read.max_attempts,
         model=read.summarizer_model or "",
+        answers=Saver(store).answers,
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Callable
 from typing import Self
+
+from compactor.testing import summary
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 
@@ -88,3 +91,16 @@ def babbles(connection: socket.socket, _closing: threading.Event) -> None:
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     while True:
         connection.sendall(chunk)
+
+
+def ends_late(pause: float) -> Callable[[socket.socket, threading.Event], None]:
+    """Writes a summary in three parts, with pauses in seconds between them."""
+
+    def serve(connection: socket.socket, closing: threading.Event) -> None:
+        body = json.dumps(summary().body).encode()
+        connection.sendall(HEAD + b"content-length: %d\r\n\r\n" % len(body))
+        for part in (body[:10], body[10:]):
+            closing.wait(pause)
+            connection.sendall(part)
+
+    return serve

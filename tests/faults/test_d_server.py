@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -222,6 +223,18 @@ def test_d21_a_stalled_answer_ends_with_its_call_and_lets_the_connection_go(mann
         assert isinstance(found, SummarizerTimeout)
         assert time.monotonic() - started < 3.0, "the call's time, not the compaction's"
         assert threading.active_count() <= before + 2, "the server's own threads"
+
+
+def test_d21_an_answer_that_ends_after_the_deadline_is_told_all_the_same_since_it_is_paid_for() -> None:
+    told: SimpleQueue[Any] = SimpleQueue()
+    with RawServer(raw_server.ends_late(0.6)) as server:
+        model = summarizer(server.url)
+        ended = model(
+            [request()], encode=ENCODE, deadline=time.monotonic() + 1.0, done=lambda _, answer: told.put(answer)
+        )
+        assert isinstance(ended[0], SummarizerTimeout)
+        assert isinstance(told.get(timeout=5), SummarizerTimeout)
+        assert isinstance(told.get(timeout=5), Summary), "for the next attempt"
 
 
 @pytest.mark.parametrize(

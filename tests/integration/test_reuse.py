@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +13,13 @@ from compactor.commands.command import Command
 from compactor.exceptions import StoreUnavailableError, SummarizerReplyRejected, SummarizerServerError
 from compactor.prompts import Summary, SummaryRequest
 from compactor.settings import Settings
+from tests.acceptance.waiting import wait_until
 from tests.integration.clients import Client
 from tests.integration.conversations import SMALL, conversation, user
 from tests.integration.inline_worker import InlineWorker
 from tests.integration.stored import keys_of
 from tests.unit.summarizers import Answer, Scripted
+from workers.saving import Saver
 
 NAME = "reuse/chat"
 
@@ -155,3 +158,46 @@ def test_answers_that_came_while_the_server_was_away_are_used_when_it_is_back(
     ended = worker.work(NAME).outcome
     assert (ended.outcome, len(asked.requests)) == (Code.APPLIED, calls)
     assert ended.spent_in == 100 * calls
+
+
+def test_while_nobody_can_tell_what_was_answered_nothing_is_asked(
+    memory: Client, worker: InlineWorker, asked: Scripted
+) -> None:
+    crossed(memory)
+    runner = worker.tools.runner
+
+    class Loading:
+        """A store that began the run, and cannot be read any more."""
+
+        def run(self, command: Command[Any]) -> Any:
+            if command.script is None:
+                raise StoreUnavailableError("loading")
+            return runner.run(command)
+
+    worker.tools = replace(worker.tools, runner=Loading(), lease=0.001)
+    with pytest.raises(StoreUnavailableError):
+        worker.work(NAME)
+    assert not asked.requests, "a second attempt costs less than a second bill"
+
+
+def test_answers_that_could_not_be_saved_are_saved_as_soon_as_the_server_is_back(
+    memory: Client, worker: InlineWorker, asked: Scripted, raw: Any, settings: Settings
+) -> None:
+    crossed(memory)
+    runner, back = worker.tools.runner, threading.Event()
+
+    class Away:
+        """A store that fails from the model's first answer on, until it is back."""
+
+        def run(self, command: Command[Any]) -> Any:
+            if asked.requests and not back.is_set():
+                raise StoreUnavailableError("away")
+            return runner.run(command)
+
+    away = Away()
+    worker.tools = replace(worker.tools, runner=away, answers=Saver(away).answers, lease=0.001)
+    with pytest.raises(StoreUnavailableError):
+        worker.work(NAME)
+    assert not raw.exists(keys_of(settings, NAME).summaries)
+    back.set()
+    wait_until(lambda: raw.hlen(keys_of(settings, NAME).summaries) == len(asked.requests) , what="all answers")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from compactor.cli.chaos.faults import FROZEN
 from compactor.cli.chaos.injector import Hit
 from compactor.cli.chaos.journal import Record
 from compactor.cli.chaos.model import Call
@@ -21,7 +22,7 @@ class Bill:
 
     `at_risk` counts the calls whose compaction a fault hit on its way, at its worker or by the
     failure of another of its calls, or that an undo made stale: these may have to be made again.
-    `unexplained` counts repeats of calls that were not.
+    `unexplained` counts repeats of calls that were not, and that no worker sent on waking from a freeze.
     """
 
     calls: int
@@ -50,7 +51,7 @@ def bill(
     repeats: list[bool] = []
     for call, risk in zip(good, at_risk, strict=True):
         if call.content in last:
-            repeats.append(last[call.content])
+            repeats.append(last[call.content] or _was_frozen(call, hits))
         last[call.content] = risk
     return Bill(len(good), len(calls) - len(good), len(repeats), sum(at_risk), repeats.count(False))
 
@@ -59,6 +60,13 @@ def _is_cut(call: Call, ends: Sequence[float], hits: Sequence[Hit]) -> bool:
     """Whether a fault hit the worker between a call and the swap that brought its summary in."""
     end = min(at for at in ends if at >= call.began)
     return any(call.slot in hit.slots and hit.began <= end and hit.ended >= call.began for hit in hits)
+
+
+def _was_frozen(call: Call, hits: Sequence[Hit]) -> bool:
+    """Whether its worker was frozen while it sent it, and another had the work done by then."""
+    return any(
+        hit.kind.name == FROZEN and call.slot in hit.slots and hit.began <= call.began <= hit.ended for hit in hits
+    )
 
 
 class _Spoilt:

@@ -14,6 +14,8 @@ from compactor.cli.chaos import server_faults as server
 from compactor.cli.chaos.server_faults import Slots
 from compactor.cli.chaos.stage import Stage
 
+FROZEN: Final = "worker_paused"
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -37,7 +39,7 @@ KINDS: Final = (
     Kind("worker_killed", "worker: SIGKILL", 3, process.worker_killed),
     Kind("worker_killed_in_call", "worker: SIGKILL during a model call", 3.5, process.worker_killed_in_call),
     Kind("worker_stopped", "worker: SIGTERM, started again", 2, process.worker_stopped),
-    Kind("worker_paused", "worker: frozen past its lease", 1.5, process.worker_paused),
+    Kind(FROZEN, "worker: frozen past its lease", 1.5, process.worker_paused),
     Kind("worker_cut", "worker: request cut", 6, network.worker_cut),
     Kind("worker_reply_lost", "worker: reply lost", 7, network.worker_reply_lost),
     Kind("bots_killed", "bots: SIGKILL between call and result", 3, process.bots_killed),

@@ -37,13 +37,14 @@ MANNERS: Final[dict[str, Callable[[], Answer]]] = {
 class Call:
     """One request of the worker in `slot`: the hash of the text to be shortened, epoch seconds.
 
-    `answered`: the answer was a summary.
+    `answered`: the answer was a summary. `value` is an identifier that stands in it.
     """
 
     slot: int
     content: str
     began: float
     answered: bool
+    value: str = ""
 
 
 class ChaosModel:
@@ -76,7 +77,8 @@ class ChaosModel:
             delay = self._random.uniform(0.05, 0.4)
             if manner:
                 self.misbehaved[manner] += 1
-            self.calls.append(Call(slot, found[1] if found else "", time.time(), answered=not manner))
+            content = found[1] if found else ""
+            self.calls.append(Call(slot, content, time.time(), answered=not manner, value=_first_value(text)))
         return MANNERS[manner]() if manner else replace(_good(text), delay=delay)
 
     def _drawn(self) -> str:
@@ -84,6 +86,10 @@ class ChaosModel:
 
 
 def _good(text: str) -> Answer:
-    values = [first or second for first, second in _VALUE.findall(text)]
     note = "工具列出了一些订单。" if "编号" in text else "The tool listed rows."
-    return summary(note, first=values[0] if values else "none")
+    return summary(note, first=_first_value(text) or "none")
+
+
+def _first_value(text: str) -> str:
+    found = _VALUE.search(text)
+    return (found[1] or found[2]) if found else ""

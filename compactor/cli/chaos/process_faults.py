@@ -6,6 +6,8 @@ import signal
 import time
 from random import Random
 
+import redis
+
 from compactor.cli.chaos.server_faults import EVERYBODY, NO_WORKER, Slots, seen
 from compactor.cli.chaos.stage import Stage
 from compactor.embedded import Child
@@ -29,9 +31,30 @@ def worker_killed_in_call(stage: Stage, random: Random) -> Slots | None:
 
 
 def _kill(stage: Stage, slot: int, child: Child) -> Slots:
-    stage.in_flight += stage.models[slot].in_flight
-    child.process.kill()
+    """Counts the calls that were in flight: those whose answer, if there was one, had not reached Redis."""
+    child.kill()
+    since = time.time() - stage.settings.claim_lease
+    calls = [call for call in stage.model.calls if call.slot == slot and call.answered and call.began > since]
+    stored = _stored(stage) if calls else ""
+    stage.in_flight += sum(call.value not in stored for call in calls)
     return (slot,)
+
+
+def _stored(stage: Stage) -> str:
+    """All answers of the model that Redis holds, once it can be asked."""
+    found: list[str] = []
+
+    def look() -> bool:
+        try:
+            with stage.control() as control:
+                keys = list(control.scan_iter("*:summaries", count=1000))
+                found[:] = [str(control.hvals(key)) for key in keys]
+        except redis.RedisError:
+            return False
+        return True
+
+    seen(look, 5)
+    return "".join(found)
 
 
 def worker_stopped(stage: Stage, random: Random) -> Slots | None:
