@@ -178,7 +178,7 @@ def _config(model_name: str, llm_config: Any, strategy: str | None = None) -> Mo
             )
         given: Mapping[str, Any] = llm_config or {}
         if given.get("context_limit") is None and given.get("context_limit_tokens") is None:
-            raise ConfigurationError(_MISSING.format(model=model_name))
+            raise ConfigurationError(_MISSING.format(model=context_log.one_line(str(model_name))))
         return ModelConfig(
             model_name,
             given.get("context_limit"),
@@ -209,7 +209,7 @@ def _template(system_prompt: str, topology: Any, others: Mapping[str, Any] | Non
     values = dict(others or {})
     known = topology is not None and topology not in ("", {}, [], ())
     if known and TOPOLOGY in values:
-        raise ConfigurationError(f"system_variables: {TOPOLOGY} is given by topology_context; leave one of them out.")
+        raise ConfigurationError(f"system_variables: {TOPOLOGY} is topology_context's already; leave one of them out.")
     has_place = TOPOLOGY in SystemTemplate(system_prompt).places
     if known or (has_place and TOPOLOGY not in values):
         values[TOPOLOGY] = topology if known else None
@@ -220,7 +220,11 @@ def _template(system_prompt: str, topology: Any, others: Mapping[str, Any] | Non
 
 
 def _variable_tokens(template: SystemTemplate, encode: Encode) -> int:
-    return max(0, count_text(template.filled, encode) - count_text(template.text, encode)) if template.variables else 0
+    """What the filled places count beyond the same text with a blank in each of them."""
+    if not template.variables:
+        return 0
+    blank = SystemTemplate(template.text, dict.fromkeys(template.variables, " "))
+    return max(0, count_text(template.filled, encode) - count_text(blank.filled, encode))
 
 
 def _encoder(model_name: str | None, encoding: str | None) -> Encode:

@@ -89,6 +89,11 @@ def k_label(tokens: int) -> str:
     return f"{tokens / _K:.1f}".removesuffix(".0") + "K"
 
 
+def one_line(name: str) -> str:
+    """A name from outside, without line ends and other control characters that a log would obey."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in name[:200])
+
+
 def using_encoding(encoding: str) -> Line:
     """Said once for each encoding of a process."""
     return Line(
@@ -107,7 +112,7 @@ def tools_estimated(tokens: int, count: int) -> Line:
 def limit_used(limit: int, model: str) -> Line:
     """The window (tokens) that the configuration names."""
     return Line(
-        f"Using database config context limit: {limit} tokens for model '{model}'",
+        f"Using database config context limit: {limit} tokens for model '{one_line(model)}'",
         {"event": "limit_used", "limit": limit, "model": model},
     )
 
@@ -115,7 +120,7 @@ def limit_used(limit: int, model: str) -> Line:
 def trimming(before: int, after: int, model: str) -> Line:
     """Tokens of the messages before and after."""
     return Line(
-        f"Trimming messages: {before} → {after} tokens (model: {model})",
+        f"Trimming messages: {before} → {after} tokens (model: {one_line(model)})",
         {"event": "trimming", "before": before, "after": after, "model": model},
     )
 

@@ -12,11 +12,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from pydantic import ConfigDict, TypeAdapter, create_model
+from pydantic import Field, TypeAdapter, create_model
 
 from compactor.exceptions import ConfigurationError
 from compactor.json_values import is_array, is_object
-from compactor.tokens import Encode, count_json, json_text
+from compactor.records import write_json
+from compactor.tokens import Encode, count_json
 
 UNREADABLE_TOOL: Final = 1_000  # tokens; a typical definition costs 500-1,500
 _SCHEMAS: Final = ("args_schema", "params_json_schema", "inputSchema", "input_schema", "parameters")
@@ -55,7 +56,7 @@ def tool_schema(tool: Any) -> Mapping[str, Any] | None:
     """The definition of one tool as it is sent; None when it cannot be read. Never raises an Exception."""
     try:
         schema = _read(tool)
-        json_text(schema)
+        write_json(schema)
     except Exception:  # noqa: BLE001 # why: tools are foreign objects, and whatever one raises means the same
         return None
     return schema
@@ -80,8 +81,9 @@ def _whole(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """A dict as it is; a bare function (name and parameters) gets the object that goes around it."""
     if not tool:
         return None
+    whole = dict(tool)
     bare = "type" not in tool and isinstance(tool.get("name"), str) and "input_schema" not in tool
-    return {"type": "function", "function": dict(tool)} if bare else tool
+    return {"type": "function", "function": whole} if bare else whole
 
 
 def _function(name: str, description: Any, parameters: Any) -> Mapping[str, Any]:
@@ -137,8 +139,9 @@ def _of_callable(tool: Callable[..., Any]) -> Mapping[str, Any] | None:
             continue
         kind = Any if parameter.annotation is parameter.empty else parameter.annotation
         default = ... if parameter.default is parameter.empty else parameter.default
-        fields[parameter.name] = (_known(kind), default)
-    model = create_model(name, __config__=ConfigDict(protected_namespaces=()), **fields)
+        # Under names of our own: a model takes no field called `model_config` or `_hidden`.
+        fields[f"p{len(fields)}"] = (_known(kind), Field(default, alias=parameter.name))
+    model = create_model(name, **fields)
     return _function(name, inspect.getdoc(tool), model.model_json_schema())
 
 
