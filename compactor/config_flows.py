@@ -49,6 +49,7 @@ class ConfigFlows:
 
     def __init__(self, settings: Settings, box: SecretBox) -> None:
         self._namespace = settings.namespace
+        self._most = settings.max_tenant_configs
         self._box = box
         # Twice a session's life: one that is used with other configs meanwhile stays bound.
         self._life_ms = int(2000 * settings.session_ttl)
@@ -58,7 +59,7 @@ class ConfigFlows:
         place = self._place(tenant, user, f"cfg_{secrets.token_hex(16)}")
         fields = check_fields(values)
         written = self._written(place, fields, fields.api_key)
-        return (yield from run(configs.write(place, written, operation=secrets.token_hex(8), expected=None)))
+        return (yield from self._write(place, written, None))
 
     def get(self, tenant: str, user: str, config_id: str) -> Flow[StoredConfig]:
         """One config. Raises ConfigNotFoundError."""
@@ -203,8 +204,11 @@ class ConfigFlows:
             if old.masked_key is not None:
                 check_server(old.fields, fields)
             written = Written(body_of(fields, old.masked_key), fields.is_default)
+        return (yield from self._write(place, written, old.version))
+
+    def _write(self, place: Place, written: Written, expected: int | None) -> Flow[StoredConfig]:
         operation = secrets.token_hex(8)
-        return (yield from run(configs.write(place, written, operation=operation, expected=old.version)))
+        return (yield from run(configs.write(place, written, operation=operation, expected=expected, most=self._most)))
 
     def _written(self, place: Place, fields: ConfigFields, key: SecretStr | None) -> Written:
         if key is None:

@@ -9,7 +9,7 @@
     │   ├── ConfigNotFoundError    the user has no config of this id, the session none bound (also LookupError)
     │   ├── ConfigVersionError     somebody changed the config meanwhile; `.current` is its version now
     │   ├── ConfigGoneError        the session is bound to a config that was deleted
-    │   ├── ConfigsFullError       the user has as many configs as one user may have
+    │   ├── ConfigsFullError       the user, or the tenant, has as many configs as one may have
     │   ├── ConfigKeysMissingError     no keyring is set: an api_key is not stored in plain text
     │   ├── ApiKeyUnreadableError  no key of the keyring opens this api_key
     │   └── ConfigDamagedError     what Redis holds of the config cannot be read
@@ -98,7 +98,7 @@ class ConfigGoneError(StoredConfigError):
 
 
 class ConfigsFullError(StoredConfigError):
-    """The user has as many configs as one user may have."""
+    """The user, or the tenant, has as many configs as one may have."""
 
 
 class ConfigKeysMissingError(StoredConfigError):

@@ -45,6 +45,7 @@ class Settings(BaseSettings):
     config_keys: SecretStr | None = Field(
         None, description="keyring of stored api_keys, comma separated; the first one encrypts"
     )
+    max_tenant_configs: int = Field(10_000, ge=1, description="stored model configs of one tenant, all users together")
 
     openai_api_key: SecretStr | None = Field(None, validation_alias=AliasChoices("openai_api_key", "OPENAI_API_KEY"))
     openai_base_url: str | None = Field(

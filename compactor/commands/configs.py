@@ -75,15 +75,17 @@ def config_keys(namespace: str, tenant: str, user: str) -> ConfigKeys:
     return ConfigKeys(f"{tag}:records", f"{tag}:user:{user}", f"{tag}:sealed", f"{tag}:defaults")
 
 
-def write(place: Place, written: Written, *, operation: str, expected: int | None) -> Command[StoredConfig]:
+def write(place: Place, written: Written, *, operation: str, expected: int | None, most: int) -> Command[StoredConfig]:
     """Stores a config, a new one when no version is expected. A repeat of the same operation changes nothing.
+
+    `most` is the number of configs that the tenant may have.
 
     Raises ConfigNotFoundError, ConfigVersionError, ConfigsFullError, ConfigDamagedError.
     """
     keys = place.keys
     args: tuple[Argument, ...] = (
         place.id, place.user, operation, "" if expected is None else expected, written.body,
-        int(written.is_default), written.key, written.sealed, MOST,
+        int(written.is_default), written.key, written.sealed, MOST, most,
     )  # fmt: skip
 
     def parse(replies: list[Any]) -> StoredConfig:
@@ -267,9 +269,17 @@ def _refuse(status: str, config_id: str, rest: list[Any]) -> None:
     if status == "stale":
         raise stale(int(rest[0]))
     if status == "full":
-        raise ConfigsFullError(f"configs: this user has {MOST}, as many as one may have. Delete one first.")
+        raise _full(text(rest[0]))
     if status == "damaged":
         raise unreadable(config_id)
+
+
+def _full(whose: str) -> ConfigsFullError:
+    if whose == "user":
+        return ConfigsFullError(f"configs: this user has {MOST}, as many as one may have. Delete one first.")
+    return ConfigsFullError(
+        "configs: this tenant has as many as COMPACTOR_MAX_TENANT_CONFIGS allows. Delete some, or raise it."
+    )
 
 
 def stale(current: int) -> ConfigVersionError:

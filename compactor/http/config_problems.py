@@ -20,7 +20,7 @@ from compactor.http.problems import Problem, not_found
 
 _KINDS: Final[dict[type[StoredConfigError], tuple[int, str, str]]] = {
     ConfigGoneError: (409, "config_deleted", "The session's config was deleted"),
-    ConfigsFullError: (409, "configs_full", "The user has as many configs as one may have"),
+    ConfigsFullError: (409, "configs_full", "There is no room for another config"),
     ConfigDamagedError: (409, "config_damaged", "The config cannot be read"),
     ConfigKeysMissingError: (503, "config_keys_missing", "The service cannot encrypt"),
 }

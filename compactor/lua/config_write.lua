@@ -1,8 +1,9 @@
 -- Stores a model config: a new one, or a change of one that is at the version expected.
 -- KEYS  1 records of the tenant | 2 configs of the user | 3 sealed api_keys of the tenant | 4 defaults of the tenant
 -- ARGV  1 id | 2 user | 3 operation | 4 expected version, or empty: a new one | 5 body JSON | 6 1: is the default
---       | 7 what becomes of the api_key: keep, drop or set | 8 sealed api_key | 9 most configs of a user
--- returns {'ok', record, 1 when it is the default}, {'missing'}, {'stale', version}, {'full'} or {'damaged'}
+--       | 7 what becomes of the api_key: keep, drop or set | 8 sealed api_key | 9 most configs of a user | 10 most of the tenant
+-- returns {'ok', record, 1 when it is the default}, {'missing'}, {'stale', version}, {'full', 'user' or 'tenant'}
+--         or {'damaged'}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local pattern = '^(%d+) (%d+) (%d+) (%S+) (%S+) (.*)$'
@@ -18,7 +19,9 @@ if old then
 elseif ARGV[4] ~= '' then
   return {'missing'}
 elseif redis.call('HLEN', KEYS[2]) >= tonumber(ARGV[9]) then
-  return {'full'}
+  return {'full', 'user'}
+elseif redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[10]) then
+  return {'full', 'tenant'}
 end
 local left = default and default ~= ARGV[1] and ARGV[6] == '1' and redis.call('HGET', KEYS[1], default)
 

@@ -255,6 +255,18 @@ def test_a_user_has_at_most_so_many(configs: Any) -> None:
     configs.create("acme", "u1", OTHER)
 
 
+def test_a_tenant_has_at_most_so_many_whatever_names_of_users_it_makes_up(settings: Settings) -> None:
+    few = read_settings(
+        redis_url=settings.redis_url.get_secret_value(), namespace=settings.namespace, max_tenant_configs=3
+    )
+    with ConfigStore(few) as store:
+        made = [store.create("acme", f"u{number}", OTHER) for number in range(3)]
+        with pytest.raises(ConfigsFullError, match="COMPACTOR_MAX_TENANT_CONFIGS"):
+            store.create("acme", "u3", OTHER)
+        store.update("acme", "u0", made[0].id, {"name": "still"}, expected_version=1)
+        store.create("other", "u0", OTHER)
+
+
 def test_of_changes_at_the_same_time_one_wins_and_there_is_one_default(settings: Settings) -> None:
     with ConfigStore(settings) as store, ThreadPoolExecutor(8) as pool:
         made = [store.create("acme", "u1", OTHER) for _ in range(4)]
