@@ -32,6 +32,7 @@ from compactor.trimming import newest, trim
 
 TOPOLOGY: Final = "topology_info"
 DEFAULT_ENCODING: Final = "cl100k_base"  # of counts that name no model
+_MARK: Final = "\0"  # no prompt holds it; it stands where a value would, until it is taken away
 _announced: set[str] = set()  # what was said once: encodings in use, kinds of tools that could not be read
 
 
@@ -220,11 +221,11 @@ def _template(system_prompt: str, topology: Any, others: Mapping[str, Any] | Non
 
 
 def _variable_tokens(template: SystemTemplate, encode: Encode) -> int:
-    """What the filled places count beyond the same text with a blank in each of them."""
+    """What the filled places count beyond the same text with nothing in them."""
     if not template.variables:
         return 0
-    blank = SystemTemplate(template.text, dict.fromkeys(template.variables, " "))
-    return max(0, count_text(template.filled, encode) - count_text(blank.filled, encode))
+    marked = SystemTemplate(template.text, dict.fromkeys(template.variables, _MARK)).filled
+    return max(0, count_text(template.filled, encode) - count_text(marked.replace(_MARK, ""), encode))
 
 
 def _encoder(model_name: str | None, encoding: str | None) -> Encode:

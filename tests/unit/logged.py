@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from compactor.context_log import LOGGER
@@ -19,7 +19,7 @@ class _Kept(logging.Handler):
 
 
 @contextmanager
-def logged() -> Iterator[list[logging.LogRecord]]:
+def logged() -> Generator[list[logging.LogRecord]]:
     """The records from INFO on; the logger is as it was afterwards."""
     kept, before = _Kept(), LOGGER.level
     LOGGER.addHandler(kept)

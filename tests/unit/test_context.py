@@ -171,7 +171,7 @@ def test_base_and_variables_are_counted_apart() -> None:
     encode = encoder("o200k_base")
     filled = PROMPT.replace("{{topology_info}}", topology)
     assert figures.variables == count_text(filled, encode) - count_text(
-        PROMPT.replace("{{topology_info}}", " "), encode
+        PROMPT.replace("{{topology_info}}", ""), encode
     )
     assert figures.system == count_message(system(filled), encode) + 3  # 3 for the request
     assert figures.base + figures.variables == figures.system
