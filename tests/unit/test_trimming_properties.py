@@ -22,7 +22,7 @@ from tests.unit.chat import by_length
 from tests.unit.conversations import busy_conversations, conversations, sound_conversations
 
 FILES = sorted(path.name.removesuffix(".jsonl.gz") for path in SHARED.glob("*.jsonl.gz"))
-BUDGETS = 6  # for each recorded session; other ones in every run
+BUDGETS = 4  # for each recorded session; other ones in every run
 ADDED = ("open_call", "late_answer", "orphan_result")
 
 
@@ -86,6 +86,23 @@ def test_the_fallback_adds_no_fault_either(chat: list[dict[str, Any]], most: int
     assert not more["orphan_result"]
     users = [message for message in chat if message["role"] == "user"]
     assert not users or any(message is users[-1] for message in sent)
+
+
+@hypothesis_settings(max_examples=150)
+@given(sound_conversations(max_turns=6), st.floats(0, 1))
+def test_it_keeps_the_most_of_the_newest_that_fits(chat: list[dict[str, Any]], share: float) -> None:
+    """Compared with every tail of the list, each with the user message that its turn begins with."""
+    tokens = [count_message(message, by_length) for message in chat]
+    room = int(share * sum(tokens))
+    history = read_history(chat)
+    least = {i for i, role in enumerate(history.roles) if role in SYSTEM_ROLES} | {history.last_user}
+    tails = [least]
+    for start in (i for i, role in enumerate(history.roles) if role not in RESULT_ROLES):
+        users = [index for index in range(start + 1) if history.roles[index] == "user"]
+        tails.append(least | set(range(start, len(chat))) | set(users[-1:]))
+    fitting = [tail for tail in tails if sum(tokens[index] for index in tail) <= room]
+    expected = max(fitting, key=len, default=least)
+    assert set(trim(chat, tokens, room=room)) == (set(range(len(chat))) if sum(tokens) <= room else expected)
 
 
 @hypothesis_settings(max_examples=100)
