@@ -91,6 +91,12 @@ REPLACEMENT: Final = _body(
     {**FIELDS, "properties": {**FIELDS["properties"], "expected_version": _VERSION}}, "application/json"
 )
 PATCH: Final = _body(_patch(FIELDS), "application/merge-patch+json", "application/json")
+DELETION: Final = {
+    "requestBody": {
+        "required": False,
+        "content": {"application/json": {"schema": {"type": "object", "properties": {"expected_version": _VERSION}}}},
+    }
+}
 CONFIG: Final = _shown(FIELDS)
 CONFIGS: Final = {
     "type": "object",

@@ -16,7 +16,7 @@ from compactor.http.answers import written
 from compactor.http.authentication import Caller, caller
 from compactor.http.bodies import check_content_type, read
 from compactor.http.config_problems import told, version_required
-from compactor.http.config_schemas import BODY, CONFIG, CONFIGS, PATCH, REPLACEMENT, VERSION, documented
+from compactor.http.config_schemas import BODY, CONFIG, CONFIGS, DELETION, PATCH, REPLACEMENT, VERSION, documented
 from compactor.http.problems import Problem, not_found
 from compactor.http.state import State, state
 from compactor.json_values import is_object
@@ -101,7 +101,7 @@ async def update_config(
         return _answer(await service.memory.drive(flow))
 
 
-@router.delete("/{config_id}", status_code=204, **documented(VERSION, 204, None, 412, 428))
+@router.delete("/{config_id}", status_code=204, **documented(VERSION | DELETION, 204, None, 412, 428))
 async def delete_config(
     request: Request, user_id: UserId, config_id: ConfigId, calling: Calling, service: Service
 ) -> Response:
