@@ -54,29 +54,26 @@ def _add_problems(operation: Schema) -> None:
     answers: Schema = operation["responses"]
     if "HTTPValidationError" in str(answers.get("422")):
         del answers["422"]
-    told = _COMMON | (_OF_BODIES if "requestBody" in operation else {})
-    for status, description in sorted(told.items()):
+    for status, description in _PROBLEMS.items():
         answered = answers.setdefault(str(status), {"description": description})
         answered["content"] = _content(MEDIA_TYPE, "Problem")
         if status in (429, 503):
             answered["headers"] = {"Retry-After": _SECONDS}
 
 
-_COMMON: Final = {
+_PROBLEMS: Final = {
+    400: "The request or its body cannot be read.",
     401: "No valid key.",
     404: "Nothing of this name, or it belongs to somebody else.",
+    408: "The body came too slowly.",
     409: "The state of what is named does not allow it.",
+    413: "The body, a message or the session is too large.",
+    415: "The body is not declared as JSON.",
     422: "Part of the request is not what is expected.",
     429: "Too many requests.",
     500: "The service failed.",
     503: "Redis or the queue does not answer.",
     504: "The service took too long.",
-}
-_OF_BODIES: Final = {
-    400: "The body is not clear JSON.",
-    408: "The body came too slowly.",
-    413: "The body, a message or the session is too large.",
-    415: "The body is not declared as JSON.",
 }
 _SECONDS: Final[Schema] = {"description": "Seconds until the next try.", "schema": {"type": "integer", "minimum": 1}}
 _TEXT: Final[Schema] = {"type": "string"}

@@ -15,9 +15,11 @@ from typing import Any, Final
 import orjson
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import compile_path
 
 from compactor.exceptions import (
     CompactionNotFoundError,
@@ -181,14 +183,25 @@ _PLAIN: Final = {
 }
 
 
-def _of_framework(_request: Request, error: Exception) -> Response:
+def _of_framework(request: Request, error: Exception) -> Response:
     if isinstance(error, Problem):
         return error.response()
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return not_found().response()
+    if error.status_code == 405:  # the framework names the methods of the first route that it met
+        error.headers = {"Allow": ", ".join(methods_at(request.app, request.scope["path"]))}
     code, title, detail = _PLAIN.get(error.status_code, ("http_error", "The request failed", "The request failed."))
     return Problem(error.status_code, code, title, detail, headers=error.headers).response()
+
+
+def methods_at(app: FastAPI, path: str) -> list[str]:
+    """Every method that an address takes."""
+    found: set[str] = set()
+    for context in iter_route_contexts(app.routes):
+        if context.path is not None and compile_path(context.path)[0].match(path):
+            found |= context.methods or set()
+    return sorted(found)
 
 
 def _of_ours(_request: Request, error: Exception) -> Response:

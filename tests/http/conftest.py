@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from cryptography.fernet import Fernet
 
 from compactor.embedded import EmbeddedServer
 from compactor.settings import read_settings
@@ -15,7 +16,10 @@ from tests.http.service import Bot, Service, serving
 @pytest.fixture(scope="module")
 def service(server: EmbeddedServer) -> Iterator[Service]:
     """A service on the shared server, in a namespace of its own."""
-    with serving(read_settings(redis_url=server.url, namespace=f"h{uuid.uuid4().hex[:12]}")) as running:
+    settings = read_settings(
+        redis_url=server.url, namespace=f"h{uuid.uuid4().hex[:12]}", config_keys=Fernet.generate_key().decode()
+    )
+    with serving(settings) as running:
         yield running
 
 

@@ -52,7 +52,9 @@ def test_an_own_list_is_answered_and_what_is_new_in_it_stored(bot: Bot) -> None:
 
 
 def test_an_estimate_counts_and_stores_nothing(bot: Bot) -> None:
-    tools = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {}}}}]
+    tools: list[Any] = [
+        {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {}}}}
+    ]
     verdict = bot.post("/v1/sessions/new/estimate", {"tools": tools, "system": "Short.", "config": CONFIG}).good()
     assert verdict["tools"] > 0
     assert verdict["history"] == 0

@@ -1,0 +1,43 @@
+"""Sessions judged by stored configs: named per call, or bound; a change takes effect on the next call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.http.routes import HELLO
+from tests.http.service import CONFIG, Bot
+
+PLACE = "/v3/users/ann/llm-model-configs"
+FIELDS: dict[str, Any] = {"name": "main", "provider": "openai", "model": "gpt-4o", "context_limit": 128}
+
+
+def limit(bot: Bot, body: dict[str, Any]) -> int:
+    return int(bot.post("/v1/sessions/chat/prepare", body).good()["verdict"]["limit"])
+
+
+def test_a_bound_session_follows_its_config(bot: Bot) -> None:
+    made = bot.post(PLACE, FIELDS).good(201)
+    assert limit(bot, {"config_id": made["id"]}) == 128_000
+    bot.post("/v1/sessions/chat/prepare", {}).problem(422, "config_missing")
+    assert bot.call("PUT", "/v1/sessions/chat/config", {"config_id": made["id"]}).good()["id"] == made["id"]
+    assert limit(bot, {}) == 128_000
+    change = {"context_limit": 16, "context_strategy": "conservative", "expected_version": made["version"]}
+    changed = bot.call("PATCH", f"{PLACE}/{made['id']}", change).good()
+    verdict = bot.post("/v1/sessions/chat/prepare", {}).good()["verdict"]
+    assert (verdict["limit"], verdict["threshold"]) == (16_000, 9_600)
+    assert limit(bot, {"config": CONFIG}) == 8_000
+    assert bot.get("/v1/sessions/chat/config").good()["context_limit"] == 16
+    bot.call("DELETE", f"{PLACE}/{made['id']}", {"expected_version": changed["version"]})
+    bot.post("/v1/sessions/chat/prepare", {}).problem(409, "config_deleted")
+    assert bot.call("DELETE", "/v1/sessions/chat/config").status == 204
+    bot.get("/v1/sessions/chat/config").problem(404, "not_found")
+    bot.post("/v1/sessions/chat/prepare", {}).problem(422, "config_missing")
+
+
+def test_every_call_of_a_bound_session_goes_without_a_config(bot: Bot) -> None:
+    made = bot.post(PLACE, FIELDS).good(201)
+    bot.call("PUT", "/v1/sessions/chat/config", {"config_id": made["id"]}).good()
+    assert bot.post("/v1/sessions/chat/messages", {"messages": HELLO}).good()["length"] == 1
+    assert bot.post("/v1/sessions/chat/sync", {"messages": [HELLO]}).good()["length"] == 1
+    assert bot.post("/v1/sessions/chat/estimate", {}).good()["limit"] == 128_000
+    assert bot.post("/v1/sessions/chat/compact").good()["outcome"] == "below_threshold"
