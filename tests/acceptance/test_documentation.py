@@ -16,6 +16,14 @@ from compactor.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+SAID = {
+    "agent_loop.py": (
+        "runaway: [stopped: the same call came 5 times in a row] after 4 steps",
+        "after 200 steps",
+        "recalled whole: True",
+        "times inside the turn",
+    )
+}
 BLOCKS = [
     pytest.param(match[1], id=f"{page.name}-{number}")
     for page in PAGES
@@ -39,6 +47,8 @@ def test_every_example_runs_without_arguments_keys_or_servers(example: Path, ser
     done = run([sys.executable, "-W", "error", str(example)], server)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+    for said in SAID.get(example.name, ()):
+        assert said in done.stdout
 
 
 def test_the_bot_example_compacts_and_recalls(server: EmbeddedServer) -> None:
