@@ -25,14 +25,13 @@ from compactor.formats.openai import SYSTEM_ROLES
 from compactor.json_values import is_object
 from compactor.model_config import ModelConfig
 from compactor.models import Fit
-from compactor.system_template import SystemTemplate
-from compactor.tokens import PER_REQUEST, Encode, count_text
+from compactor.records import ENCODINGS
+from compactor.tokens import PER_REQUEST, Encode
 from compactor.tool_schemas import UNREADABLE_TOOL, count_tools, listed
+from compactor.topology import TOPOLOGY, variable_tokens, with_topology
 from compactor.trimming import newest, trim
 
-TOPOLOGY: Final = "topology_info"
 DEFAULT_ENCODING: Final = "cl100k_base"  # of counts that name no model
-_MARK: Final = "\0"  # no prompt holds it; it stands where a value would, until it is taken away
 _announced: set[str] = set()  # what was said once: encodings in use, kinds of tools that could not be read
 
 
@@ -143,7 +142,7 @@ def prepare_context(
     ConfigurationError (a ValueError), InvalidMessageError, TokenizerMissingError.
     """
     config = _config(model_name, llm_config, strategy)
-    template = _template(system_prompt, topology_context, system_variables)
+    template = with_topology(system_prompt, topology_context, system_variables)
     encode = _encoder(config.model, config.encoding)
     tool_tokens = _tool_tokens(tools, encode) if listed(tools) else 0
     context_log.limit_used(config.limit, config.model).emit()
@@ -154,7 +153,7 @@ def prepare_context(
         limit=config.limit,
         strategy=config.context_strategy,
         system=PER_REQUEST + kept.lead,
-        variables=_variable_tokens(template, encode),
+        variables=variable_tokens(template, encode),
         history=kept.total - kept.lead,
         tools=tool_tokens,
         names=frozenset(template.variables or (TOPOLOGY,)),
@@ -183,7 +182,7 @@ def _config(model_name: str, llm_config: Any, strategy: str | None = None) -> Mo
         return ModelConfig(
             model_name,
             given.get("context_limit"),
-            strategy or given.get("context_strategy") or "balanced",
+            next(word for word in (strategy, given.get("context_strategy"), "balanced") if word is not None),
             context_limit_tokens=given.get("context_limit_tokens"),
             encoding=given.get("encoding"),
             max_output_tokens=given.get("max_output_tokens"),
@@ -201,35 +200,12 @@ _MISSING: Final = (
 )
 
 
-def _template(system_prompt: str, topology: Any, others: Mapping[str, Any] | None) -> SystemTemplate:
-    """The system text with its values; a topology without a place goes behind it, after a blank line."""
-    if not isinstance(system_prompt, str):
-        raise ConfigurationError(f"system_prompt: expected text, found {type(system_prompt).__name__}.")
-    if others is not None and not is_object(others):
-        raise ConfigurationError("system_variables: expected a mapping of names to texts, for example {'user': 'Ada'}.")
-    values = dict(others or {})
-    known = topology is not None and topology not in ("", {}, [], ())
-    if known and TOPOLOGY in values:
-        raise ConfigurationError(f"system_variables: {TOPOLOGY} is topology_context's already; leave one of them out.")
-    has_place = TOPOLOGY in SystemTemplate(system_prompt).places
-    if known or (has_place and TOPOLOGY not in values):
-        values[TOPOLOGY] = topology if known else None
-    text = system_prompt
-    if known and not has_place:
-        text = f"{system_prompt}\n\n{{{{{TOPOLOGY}}}}}" if system_prompt.strip() else f"{{{{{TOPOLOGY}}}}}"
-    return SystemTemplate(text, values or None)
-
-
-def _variable_tokens(template: SystemTemplate, encode: Encode) -> int:
-    """What the filled places count beyond the same text with nothing in them."""
-    if not template.variables:
-        return 0
-    marked = SystemTemplate(template.text, dict.fromkeys(template.variables, _MARK)).filled
-    return max(0, count_text(template.filled, encode) - count_text(marked.replace(_MARK, ""), encode))
-
-
 def _encoder(model_name: str | None, encoding: str | None) -> Encode:
     """The encoder of a model; says once which one is in use."""
+    if encoding is not None and encoding not in ENCODINGS:
+        raise ConfigurationError(f"encoding: expected one of {', '.join(ENCODINGS)}, or None to go by the model.")
+    if model_name is not None and not isinstance(model_name, str):
+        raise ConfigurationError("model_name: expected the model's name as text, for example 'gpt-4o', or None.")
     try:
         name = encoding_name(model_name, encoding) if model_name is not None else encoding or DEFAULT_ENCODING
         encode = encoder(name)

@@ -199,7 +199,7 @@ def context_impossible(total: int, limit: int) -> Line:
 def tools_unreadable(kinds: tuple[str, ...], price: int) -> Line:
     """Tools whose schema could not be read, by type, and what each is counted as."""
     return Line(
-        f"Tool schema of {', '.join(kinds)} could not be read; counted as {price} tokens each",
+        f"Tool schema of {', '.join(map(one_line, kinds))} could not be read; counted as {price} tokens each",
         {"event": "tools_unreadable", "kinds": kinds, "price": price},
         logging.WARNING,
     )

@@ -73,7 +73,8 @@ def _read(tool: Any) -> Mapping[str, Any] | None:
     if isinstance(getattr(tool, "name", None), str):
         return _of_object(tool)
     if callable(getattr(tool, "model_dump", None)):
-        return _whole(tool.model_dump(mode="json", exclude_unset=True))
+        dumped = tool.model_dump(mode="json", exclude_unset=True)
+        return _whole(dumped) if is_object(dumped) else None
     return _of_callable(tool) if callable(tool) else None
 
 

@@ -40,8 +40,9 @@ def trim(messages: Sequence[Mapping[str, Any]], tokens: Sequence[int], *, room: 
     history = read_history(messages)
     units = _units(messages, tokens, history)
     kept = {index for index, role in enumerate(history.roles) if role in SYSTEM_ROLES}
+    latest = _latest_user(messages, history)
     for unit in units:
-        if unit.indexes & _latest_user(messages, history):
+        if unit.indexes & latest:
             kept |= unit.indexes
     unread = _unread(units, history)
     if sum(tokens[index] for index in kept | unread) <= max(room, most):

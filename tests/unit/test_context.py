@@ -104,7 +104,7 @@ def test_the_topology_takes_its_place_in_the_one_system_message() -> None:
     assert sent(PROMPT, TOPOLOGY) == "You run a lab.\n### CURRENT TOPOLOGY\nR1 -- R2"
 
 
-@pytest.mark.parametrize("nothing", [None, "", {}, [], ()])
+@pytest.mark.parametrize("nothing", [None, "", " \n", {}, [], ()])
 def test_without_a_topology_the_place_says_so(nothing: Any) -> None:
     assert sent(PROMPT, nothing).endswith("### CURRENT TOPOLOGY\n(No topology information available)")
     assert sent("You run a lab.", nothing) == "You run a lab."
@@ -137,6 +137,8 @@ def test_any_other_name_is_a_variable_too() -> None:
         ("lab", None, {"user": "Ada"}, "no place for user"),
         (PROMPT, TOPOLOGY, {"topology_info": "R9"}, "topology_context's already"),
         (PROMPT, None, ["user"], "system_variables: expected a mapping"),
+        (PROMPT, object(), None, "topology_info: expected text, or data that JSON knows, found object"),
+        ("{{user}}", None, {"user": {1}}, "user: expected text, or data that JSON knows, found set"),
         (None, None, None, "system_prompt: expected text, found NoneType"),
         (b"lab", None, None, "system_prompt: expected text, found bytes"),
     ],
@@ -170,9 +172,7 @@ def test_base_and_variables_are_counted_apart() -> None:
     figures = prepare_context([user()], PROMPT, topology, "gpt-4o", CONFIG).figures
     encode = encoder("o200k_base")
     filled = PROMPT.replace("{{topology_info}}", topology)
-    assert figures.variables == count_text(filled, encode) - count_text(
-        PROMPT.replace("{{topology_info}}", ""), encode
-    )
+    assert figures.variables == count_text(filled, encode) - count_text(PROMPT.replace("{{topology_info}}", ""), encode)
     assert figures.system == count_message(system(filled), encode) + 3  # 3 for the request
     assert figures.base + figures.variables == figures.system
     assert prepare_context([user()], PROMPT, "R1", "gpt-4o", CONFIG).figures.variables > 0

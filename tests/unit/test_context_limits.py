@@ -91,7 +91,21 @@ def test_another_strategy_is_refused_by_naming_the_three(strategy: Any) -> None:
         calculate_max_tokens(128_000, strategy)
 
 
+@pytest.mark.parametrize("strategy", ["", "bold", [], 0])
+def test_a_strategy_that_is_none_of_the_three_is_refused_wherever_it_stands(strategy: Any) -> None:
+    with pytest.raises(ConfigurationError, match="conservative, balanced, aggressive"):
+        trim_messages_for_context([user()], "gpt-4o", strategy, 0, {"context_limit": 8})
+    with pytest.raises(ConfigurationError, match="conservative, balanced, aggressive"):
+        trim_messages_for_context([user()], "gpt-4o", None, 0, {"context_limit": 8, "context_strategy": strategy})
+
+
 # --- counting
+
+
+@pytest.mark.parametrize(("model", "encoding"), [(None, "p50k_base"), ("gpt-4o", ""), (None, 5), (5, None)])
+def test_an_encoding_that_is_none_is_refused(model: Any, encoding: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"expected one of cl100k_base, o200k_base|expected the model's name"):
+        count_messages_tokens([user()], model, encoding=encoding)
 
 
 def test_counts_are_those_of_the_session_api() -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
+from unittest.mock import MagicMock
 
 import pydantic
 import pydantic.v1
@@ -181,7 +182,18 @@ class Recursive(dict[str, Any]):
 
 @pytest.mark.parametrize(
     "given",
-    [None, 5, "connect", {}, object(), Raising(), Recursive(), Like(args_schema=7), Like(args_schema=object)],
+    [
+        None,
+        5,
+        "connect",
+        {},
+        object(),
+        MagicMock(),
+        Raising(),
+        Recursive(),
+        Like(args_schema=7),
+        Like(args_schema=object),
+    ],
     ids=lambda value: type(value).__name__,
 )
 def test_what_cannot_be_read_costs_the_flat_price(given: Any) -> None:

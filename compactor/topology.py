@@ -1,0 +1,64 @@
+"""The system text of the context functions: the prompt with its topology and other variables, in one message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from compactor.exceptions import ConfigurationError, InvalidMessageError
+from compactor.json_values import is_object
+from compactor.records import write_json
+from compactor.system_template import SystemTemplate
+from compactor.tokens import Encode, count_text
+
+TOPOLOGY: Final = "topology_info"
+_MARK: Final = "\0"  # no prompt holds it; it stands where a value would, until it is taken away
+
+
+def with_topology(system_prompt: str, topology: Any, others: Mapping[str, Any] | None) -> SystemTemplate:
+    """The system text with its values; a topology without a place goes behind it, after a blank line.
+
+    Raises ConfigurationError.
+    """
+    if not isinstance(system_prompt, str):
+        raise ConfigurationError(f"system_prompt: expected text, found {type(system_prompt).__name__}.")
+    if others is not None and not is_object(others):
+        raise ConfigurationError("system_variables: expected a mapping of names to texts, for example {'user': 'Ada'}.")
+    values = dict(others or {})
+    known = not _is_nothing(topology)
+    if known and TOPOLOGY in values:
+        raise ConfigurationError(f"system_variables: {TOPOLOGY} is topology_context's already; leave one of them out.")
+    for name, value in {TOPOLOGY: topology if known else None, **values}.items():
+        _check_sendable(str(name), value)
+    has_place = TOPOLOGY in SystemTemplate(system_prompt).places
+    if known or (has_place and TOPOLOGY not in values):
+        values[TOPOLOGY] = topology if known else None
+    text = system_prompt
+    if known and not has_place:
+        text = f"{system_prompt}\n\n{{{{{TOPOLOGY}}}}}" if system_prompt.strip() else f"{{{{{TOPOLOGY}}}}}"
+    return SystemTemplate(text, values or None)
+
+
+def variable_tokens(template: SystemTemplate, encode: Encode) -> int:
+    """What the filled places count beyond the same text with nothing in them."""
+    if not template.variables:
+        return 0
+    marked = SystemTemplate(template.text, dict.fromkeys(template.variables, _MARK)).filled
+    return max(0, count_text(template.filled, encode) - count_text(marked.replace(_MARK, ""), encode))
+
+
+def _is_nothing(value: Any) -> bool:
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (isinstance(value, (list, tuple, dict)) and not value)
+
+
+def _check_sendable(name: str, value: Any) -> None:
+    """Refuses an object that the model would read as the name of its type."""
+    try:
+        if value is not None and not callable(getattr(value, "model_dump", None)):
+            write_json(value)
+    except InvalidMessageError:
+        raise ConfigurationError(
+            f"{name}: expected text, or data that JSON knows, found {type(value).__name__}; convert it first."
+        ) from None
