@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compactor.commands.configs import MOST
+from compactor.commands.configs import MOST, Place, Written, write
 from compactor.config_store import AsyncConfigStore, ConfigStore
 from compactor.embedded import EmbeddedServer
 from compactor.exceptions import (
@@ -31,6 +31,7 @@ from compactor.exceptions import (
 from compactor.model_config import ModelConfig
 from compactor.secret_box import new_key
 from compactor.settings import Settings, read_settings
+from compactor.store import Store
 from compactor.stored_config import StoredConfig
 from tests.integration.lossy_proxy import LossyProxy
 from tests.integration.stored import bare
@@ -368,6 +369,26 @@ def test_a_sealed_key_moved_to_another_config_opens_no_more(configs: Any, raw: A
     raw.hset(sealed, mine.id, raw.hget(sealed, theirs.id))
     with pytest.raises(ApiKeyUnreadableError):
         configs.api_key("acme", "u1", mine.id)
+
+
+def test_a_key_opens_no_more_when_somebody_changed_its_address_in_redis(
+    configs: Any, raw: Any, settings: Settings
+) -> None:
+    made = configs.create("acme", "u1", GPT)
+    records = f"{{{settings.namespace}:configs:acme}}:records"
+    raw.hset(records, made.id, raw.hget(records, made.id).replace(b"api.openai.com", b"evil.example"))
+    assert configs.get("acme", "u1", made.id).fields.base_url == "https://evil.example/v1"
+    with pytest.raises(ApiKeyUnreadableError):
+        configs.api_key("acme", "u1", made.id)
+
+
+def test_the_script_itself_writes_over_no_config_of_another_user(settings: Settings) -> None:
+    with ConfigStore(settings) as store, Store(settings) as direct:
+        made = store.create("acme", "u1", OTHER)
+        theirs = Place(settings.namespace, "acme", "u2", made.id)
+        with pytest.raises(ConfigNotFoundError):
+            direct.run(write(theirs, Written(b"{}", is_default=False), operation="op", expected=1, most=10))
+        assert store.get("acme", "u1", made.id) == made
 
 
 def test_the_key_is_nowhere_in_redis_logs_reprs_and_errors(
