@@ -18,6 +18,7 @@ from compactor.exceptions import (
     StoreUnavailableError,
     SummarizerError,
     TenantFullError,
+    TokenizerMissingError,
     VocabularyError,
 )
 from compactor.message_list import compact_messages
@@ -57,6 +58,7 @@ __all__ = [
     "StoreUnavailableError",
     "SummarizerError",
     "TenantFullError",
+    "TokenizerMissingError",
     "Verdict",
     "VocabularyError",
     "compact_messages",

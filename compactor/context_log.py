@@ -70,18 +70,20 @@ class Counted(Protocol):
     @property
     def variables(self) -> int: ...
     @property
-    def history(self) -> int: ...
-    @property
     def tools(self) -> int: ...
+    @property
+    def sent(self) -> int: ...
     @property
     def limit(self) -> int: ...
 
 
 def figures_of(verdict: Counted, *, model: str, strategy: str, names: frozenset[str] = _TOPOLOGY) -> Figures:
-    """The figures of a session's verdict; `names` are the variables of its system text."""
-    return Figures(
-        model, verdict.limit, strategy, verdict.system, verdict.variables, verdict.history, verdict.tools, names
-    )
+    """The figures of the list that a session's send gets; `names` are the variables of its system text.
+
+    What stands behind the system text is `history`, messages of this one send included.
+    """
+    history = max(0, verdict.sent - verdict.system - verdict.tools)
+    return Figures(model, verdict.limit, strategy, verdict.system, verdict.variables, history, verdict.tools, names)
 
 
 def k_label(tokens: int) -> str:

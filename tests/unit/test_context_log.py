@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from compactor import context_log
+import compactor
+from compactor import Fit, context_log
 from compactor.context_log import Figures, Line, context_prepared, figures_of, k_label
 
 EXAMPLE = Figures("gpt-4o", 128_000, "balanced", system=6_124, variables=3_320, history=11_800, tools=1_862)
@@ -116,13 +117,22 @@ def test_every_line_has_an_event_of_its_own_and_json_fields() -> None:
 class Verdict:
     system: int = 6_124
     variables: int = 3_320
-    history: int = 11_800
     tools: int = 1_862
+    sent: int = 19_786
     limit: int = 128_000
 
 
 def test_a_verdict_gives_the_same_line() -> None:
     assert figures_of(Verdict(), model="gpt-4o", strategy="balanced") == EXAMPLE
+
+
+def test_a_real_verdict_of_a_shortened_send_gives_what_is_sent() -> None:
+    verdict = compactor.Verdict(
+        system=100, variables=40, history=50_000, tools=200, total=50_300, expected=50_300, limit=16_000,
+        threshold=12_000, ceiling=14_000, length=40, compaction="queued", fit=Fit.SHORTENED, sent=9_000,
+    )  # fmt: skip
+    figures = figures_of(verdict, model="gpt-4o", strategy="balanced", names=frozenset({"user"}))
+    assert (figures.base, figures.variables, figures.history, figures.total) == (60, 40, 8_700, 9_000)
 
 
 def test_a_line_goes_to_the_logger_with_its_fields(caplog: pytest.LogCaptureFixture) -> None:
