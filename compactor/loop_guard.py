@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
@@ -67,7 +68,7 @@ class LoopGuard:
         *,
         max_repeats: int | None = MAX_REPEATS,
         max_tokens: int | None = None,
-        max_cost: float | None = None,
+        max_cost: float | Decimal | None = None,
         prices: Prices | None = None,
         may_repeat: Collection[str] = (),
         user_text: str = "",
@@ -96,7 +97,7 @@ class LoopGuard:
         self.cost = 0.0
         self.reason: StopReason | None = None
 
-    def step(self, message: Any, usage: Any = None, cost: float | None = None) -> Stop | None:
+    def step(self, message: Any, usage: Any = None, cost: float | Decimal | None = None) -> Stop | None:
         """Takes one reply of the model; a Stop when its calls must not be run, else None.
 
         `usage` is what the provider reports for the reply, `cost` what it cost, if you know better
@@ -119,7 +120,7 @@ class LoopGuard:
         self.steps += 1
         return None
 
-    def _spend(self, usage: Any, cost: float | None) -> None:
+    def _spend(self, usage: Any, cost: float | Decimal | None) -> None:
         used = None if usage is None else read_usage(usage)
         paid = None if cost is None else money("cost", cost)
         if self._max_tokens is not None and used is None:

@@ -43,7 +43,7 @@ class Prices:
     def __post_init__(self) -> None:
         for name in ("sent", "written", "cached"):
             value = getattr(self, name)
-            if value is not None:
+            if name != "cached" or value is not None:
                 object.__setattr__(self, name, money(f"prices: {name}", value))
 
     def cost(self, usage: Usage) -> float:
