@@ -11,6 +11,7 @@ from compactor.exceptions import ApiKeyUnreadableError, ConfigKeysMissingError, 
 from compactor.secret_box import SecretBox, new_key
 
 KEY = SecretStr("sk-test-0123456789-abcdefgh")
+RING = "Zq8vT3nB6mK1xR5w" * 2 + "Zq8vT3nB6mK="
 PLACE = "acme\nuser-1\ncfg_1\nhttps://api.openai.com:443"
 
 
@@ -78,7 +79,7 @@ def test_without_a_ring_nothing_is_sealed_or_opened(given: SecretStr | None) -> 
         box.open(b"token", PLACE)
 
 
-@pytest.mark.parametrize("wrong", ["hunter2-hunter2", "a" * 44, new_key() + "=", new_key()[:-1], new_key() + " x"])
+@pytest.mark.parametrize("wrong", ["hunter2-hunter2", "a" * 44, f"{RING}=", RING[:-1], f"{RING} x", "a+/" + RING[3:]])
 def test_a_ring_that_is_none_is_refused_by_number_and_never_shown(wrong: str) -> None:
     with pytest.raises(ConfigurationError, match="key 2 of 2") as caught:
         ring(new_key(), wrong)
