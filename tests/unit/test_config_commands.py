@@ -44,7 +44,8 @@ def test_every_key_of_an_operation_is_in_the_tenants_slot(name: str) -> None:
     ("reply", "error"),
     [
         ([b"missing"], ConfigNotFoundError), ([b"stale", 7], ConfigVersionError),
-        ([b"full", b"user"], ConfigsFullError), ([b"full", b"tenant"], ConfigsFullError), ([b"damaged"], ConfigDamagedError),
+        ([b"full", b"user"], ConfigsFullError), ([b"full", b"tenant"], ConfigsFullError),
+        ([b"damaged"], ConfigDamagedError),
     ],
 )  # fmt: skip
 def test_what_a_script_refuses_is_a_typed_error(name: str, reply: list[Any], error: type[Exception]) -> None:
