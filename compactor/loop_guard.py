@@ -179,6 +179,8 @@ def _reply(message: Any) -> Mapping[str, Any]:
         raise InvalidMessageError(
             "message: holds tool_use blocks of another format. Pass it as a Chat Completions message, with tool_calls."
         )
+    if value.get("tool_calls") and not is_array(value["tool_calls"]):
+        raise InvalidMessageError("message: expected tool_calls as a list; calls that are not seen cannot be stopped.")
     return value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import suppress
 from typing import Any, Final
 
 from compactor.json_values import is_array, is_object
@@ -18,16 +19,13 @@ def result_text(value: Any) -> str:
     as its `str()`; as the name of its type where that says nothing.
     """
     if isinstance(value, str):
-        return value
+        return str.__str__(value)  # of a subclass its text, whatever it says of itself
     plain = _plain(value)
     if isinstance(plain, str):
         return plain
     for rewrite in (False, True):
-        try:
+        with suppress(Exception):  # a tool's objects may raise anything
             return json.dumps(_rewritten(plain, 0) if rewrite else plain, ensure_ascii=False, default=_plain)
-        except Exception:  # noqa: BLE001 # why: a tool's objects may raise anything; the next form is tried
-            if rewrite:
-                break
     return type(value).__name__
 
 

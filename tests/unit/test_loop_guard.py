@@ -335,6 +335,7 @@ NO_REPLIES: list[Any] = [
     {"content": "x"},
     {"choices": []},
     [asking(1)],
+    {"role": "assistant", "content": None, "tool_calls": {"name": "grep"}},
     {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "grep", "input": {}}]},
 ]
 
