@@ -44,17 +44,12 @@ def test_a_window_is_shown_in_k_tokens_as_the_configuration_takes_it() -> None:
     assert date(2025, 1, 1) < date.fromisoformat(row["newest_price"]) <= datetime.now(UTC).date()
 
 
-def test_the_k_value_is_rounded_up_and_says_so() -> None:
+def test_the_k_value_is_rounded_up_and_says_so_and_where_it_comes_from() -> None:
     ended = limits("openai/gpt-3.5-turbo")
     assert re.search(r"openai +gpt-3\.5-turbo +16,385 +~17", ended.out)
     assert "context_limit_tokens" in ended.out
-    assert limits("openai/gpt-3.5-turbo", "--json").row["excess"] == 615
-
-
-def test_it_says_where_it_comes_from_and_to_check_the_provider() -> None:
-    out = limits("gpt-4o").out
-    assert re.search(r"From genai-prices [\d.]+, newest price in force since \d{4}-\d\d-\d\d", out)
-    assert "check your provider's documentation" in out
+    assert re.search(r"From genai-prices [\d.]+, newest price in force since \d{4}-\d\d-\d\d", ended.out)
+    assert "check your provider's documentation" in ended.out
 
 
 def test_an_alias_finds_its_model() -> None:
@@ -65,6 +60,7 @@ def test_without_a_model_the_makers_models_are_listed() -> None:
     rows = limits("--json").rows
     assert {row["provider"] for row in rows} == {"openai", "anthropic", "google", "deepseek", "x-ai"}
     assert {"gpt-4o", "gpt-4o-mini", "gpt-4-turbo", "gemini-1.5-pro", "deepseek-chat"} <= {r["model"] for r in rows}
+    assert [row["excess"] for row in rows if row["model"] == "gpt-3.5-turbo"] == [615]
     assert all(0 <= row["excess"] < 1_000 and row["context_limit"] > 0 for row in rows)
 
 
@@ -75,7 +71,7 @@ def test_an_unknown_model_names_near_ones_and_ends_with_one() -> None:
     assert "gpt-4oo: not in the table. Near: gpt-4o" in ended.err
 
 
-@pytest.mark.parametrize("name", ["", "openai/", "\x1b[31mred", "x" * 5_000, "[bold]"])
+@pytest.mark.parametrize("name", ["", "\x1b[31mred", "[bold]" * 900])
 def test_whatever_is_asked_for_ends_with_a_sentence(name: str) -> None:
     ended = limits("--json", "--", name)
     assert ended.code == 1
