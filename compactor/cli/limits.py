@@ -68,7 +68,8 @@ def limits(
     if any(window.excess for window in found):
         stdout.print("~ rounded up: give the exact window as context_limit_tokens instead.")
     stdout.print(
-        f"From {source}, newest price in force since {newest}. For reference only: check your provider's documentation.",
+        f"From {source}, newest price in force since {newest}. "
+        "For reference only: check your provider's documentation.",
         soft_wrap=True,
     )
 
