@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from compactor.checkpoints import Checkpoint
@@ -11,10 +11,12 @@ from compactor.dispatch import Dispatcher
 from compactor.effects import Compute, Effect, Flow, Pause, Publish, Run
 from compactor.judging import Request
 from compactor.model_config import ModelConfig
-from compactor.models import Context, Erased, Outcome, Receipt, Status, Verdict, session_id
+from compactor.models import Erased, Outcome, Receipt, Status, Verdict, session_id
 from compactor.pushing import LimitResult
+from compactor.send_log import log_send
 from compactor.sending import WaitFor
 from compactor.session import SessionFlows
+from compactor.session_context import AsyncSessionContext, parts_of
 from compactor.settings import Settings, choose_settings
 from compactor.store import AsyncStore
 from compactor.surroundings import surroundings
@@ -40,13 +42,13 @@ class AsyncSession:
         self,
         tools: Any = None,
         system: str | None = None,
+        variables: Mapping[str, Any] | None = None,
         response_format: Any = None,
         max_output_tokens: int | None = None,
     ) -> Verdict:
         """As `Session.estimate`."""
-        return await self._memory.drive(
-            self._flows.estimate(Request(tools, system, response_format, max_output_tokens))
-        )
+        request = Request(tools, system, response_format, max_output_tokens, variables=variables)
+        return await self._memory.drive(self._flows.estimate(request))
 
     async def prepare(
         self,
@@ -55,16 +57,41 @@ class AsyncSession:
         tools: Any = None,
         system: str | None = None,
         response_format: Any = None,
+        variables: Mapping[str, Any] | None = None,
+        extra: Any = None,
         max_output_tokens: int | None = None,
         wait: float = 0.0,
         wait_for: WaitFor = "fit",
         repair: bool | None = None,
-    ) -> Context:
+        tool_text: bool = False,
+    ) -> AsyncSessionContext:
         """As `Session.prepare`."""
-        request = Request(tools, system, response_format, max_output_tokens)
-        return await self._memory.drive(
-            self._flows.prepare(request, messages=messages, wait=wait, wait_for=wait_for, repair=repair)
-        )
+        request = Request(tools, system, response_format, max_output_tokens, variables=variables)
+
+        async def send() -> AsyncSessionContext:
+            flow = self._flows.prepare(
+                request,
+                messages=messages,
+                wait=wait,
+                wait_for=wait_for,
+                repair=repair,
+                extra=extra,
+                tool_text=tool_text,
+            )
+            context = await self._memory.drive(flow)
+            log_send(self._config, request, context)
+            verdict = context.verdict
+
+            async def usage(reported: Any) -> bool:
+                return await self._memory.drive(self._flows.report_usage(verdict, reported))
+
+            async def overflow(error: Any) -> AsyncSessionContext:
+                await self._memory.drive(self._flows.report_overflow(verdict, error))
+                return await send()
+
+            return AsyncSessionContext(**parts_of(context), _usage=usage, _overflow=overflow)
+
+        return await send()
 
     async def sync(self, messages: Any) -> Receipt:
         """As `Session.sync`."""

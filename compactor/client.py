@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from compactor.checkpoints import Checkpoint
@@ -11,10 +11,12 @@ from compactor.dispatch import Dispatcher
 from compactor.effects import Compute, Effect, Flow, Pause, Publish, Run
 from compactor.judging import Request
 from compactor.model_config import ModelConfig
-from compactor.models import Context, Erased, Outcome, Receipt, Status, Verdict, session_id
+from compactor.models import Erased, Outcome, Receipt, Status, Verdict, session_id
 from compactor.pushing import LimitResult
+from compactor.send_log import log_send
 from compactor.sending import WaitFor
 from compactor.session import SessionFlows
+from compactor.session_context import SessionContext, parts_of
 from compactor.settings import Settings, choose_settings
 from compactor.store import Store
 from compactor.surroundings import surroundings
@@ -46,11 +48,13 @@ class Session:
         self,
         tools: Any = None,
         system: str | None = None,
+        variables: Mapping[str, Any] | None = None,
         response_format: Any = None,
         max_output_tokens: int | None = None,
     ) -> Verdict:
         """How full the context would be, in tokens; reads one hash and never queues."""
-        return self._memory.drive(self._flows.estimate(Request(tools, system, response_format, max_output_tokens)))
+        request = Request(tools, system, response_format, max_output_tokens, variables=variables)
+        return self._memory.drive(self._flows.estimate(request))
 
     def prepare(
         self,
@@ -59,17 +63,24 @@ class Session:
         tools: Any = None,
         system: str | None = None,
         response_format: Any = None,
+        variables: Mapping[str, Any] | None = None,
+        extra: Any = None,
         max_output_tokens: int | None = None,
         wait: float = 0.0,
         wait_for: WaitFor = "fit",
         repair: bool | None = None,
-    ) -> Context:
+        tool_text: bool = False,
+    ) -> SessionContext:
         """The messages for one model call, and the verdict on them.
 
         With `messages`, the caller's own list of the whole conversation: what is new in it is stored,
         and the answer is for exactly that list, compacted as far as the session is. System messages
         that open it are this send's system text. Lists that come back from here, lost their head, or
         are older than what is stored change nothing; one that went another way branches the session.
+
+        `variables` fill the `{{name}}` places of `system`, once. `extra` messages follow the history
+        in this one send, counted and never stored. `tool_text` shows calls and results as framed
+        text, for a model that takes no tools.
 
         Over the threshold one caller queues the compaction and goes on at once. `wait` seconds let
         a send that would be shortened wait for the swap; `wait_for="swap"` waits at the threshold
@@ -78,10 +89,33 @@ class Session:
         InvalidMessageError, and StoreUnavailableError only when Redis does not answer, no list is
         given, and this process holds no earlier context of the session.
         """
-        request = Request(tools, system, response_format, max_output_tokens)
-        return self._memory.drive(
-            self._flows.prepare(request, messages=messages, wait=wait, wait_for=wait_for, repair=repair)
-        )
+        request = Request(tools, system, response_format, max_output_tokens, variables=variables)
+
+        def send() -> SessionContext:
+            flow = self._flows.prepare(
+                request,
+                messages=messages,
+                wait=wait,
+                wait_for=wait_for,
+                repair=repair,
+                extra=extra,
+                tool_text=tool_text,
+            )
+            context = self._memory.drive(flow)
+            log_send(self._config, request, context)
+            verdict = context.verdict
+
+            def overflow(error: Any) -> SessionContext:
+                self._memory.drive(self._flows.report_overflow(verdict, error))
+                return send()
+
+            return SessionContext(
+                **parts_of(context),
+                _usage=lambda usage: self._memory.drive(self._flows.report_usage(verdict, usage)),
+                _overflow=overflow,
+            )
+
+        return send()
 
     def sync(self, messages: Any) -> Receipt:
         """Stores what is new in the caller's own list, without a send; its system messages are not stored.

@@ -17,6 +17,7 @@ from compactor.claims import Begun, Held
 from compactor.commands import claim, summaries
 from compactor.commands.command import SessionKeys, number
 from compactor.commands.read import Stored
+from compactor.correction import Correction, first_correction, model_key, read_anchor
 from compactor.drafting import Draft, Limits, Summarize, draft
 from compactor.exceptions import SessionDamagedError
 from compactor.formats.openai import leading_system
@@ -106,7 +107,8 @@ class _Run:
         leading = leading_system(message.value for message in messages)
         lead = sum(message.tokens for message in messages[:leading])
         self._earlier = number(stored.raw.get("spent_in")), number(stored.raw.get("spent_out"))
-        self.budget = Budget(judged["limit"], judged["threshold"], judged["ceiling"], judged["fixed"] + lead)
+        budget = Budget(judged["limit"], judged["threshold"], judged["ceiling"], judged["fixed"] + lead)
+        self.budget = _correction(judged, stored.raw).levels(budget)
 
     def carry_out(self, planned: Plan) -> Ended:
         drafted = draft(
@@ -238,6 +240,13 @@ class _Run:
         ms = int((self.tools.clock() - self.started) * 1000)
         spent_in, spent_out = (outcome.spent_in + self._earlier[0], outcome.spent_out + self._earlier[1])
         return replace(outcome, id=self.owner, ms=ms, at=self.tools.now(), spent_in=spent_in, spent_out=spent_out)
+
+
+def _correction(judged: Mapping[str, Any], raw: Mapping[str, bytes]) -> Correction:
+    """From our count to the provider's: what the session has learned of the model by now, else the prior."""
+    kept = raw.get(f"anchor:{model_key(judged['model'])}", b"").decode(errors="replace")
+    anchor = read_anchor(kept)
+    return first_correction(judged.get("prior", 1.0)) if anchor is None else anchor.correction
 
 
 def read_messages(records: Sequence[Record], offset: int, encoding: str, encode: Encode) -> list[Message]:

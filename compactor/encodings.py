@@ -12,6 +12,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
+from compactor.correction import UNKNOWN_PRIOR
 from compactor.exceptions import TokenizerMissingError, VocabularyError
 from compactor.records import ENCODINGS
 from compactor.tokens import Encode
@@ -92,20 +93,34 @@ def encoding_name(model: str, configured: str | None = None) -> str:
     """
     if configured is not None:
         return configured
-    try:
-        from tiktoken.model import MODEL_PREFIX_TO_ENCODING, MODEL_TO_ENCODING
-    except ImportError:
-        raise TokenizerMissingError from None
-    plain = model.rsplit("/", 1)[-1].strip().lower()
-    found = MODEL_TO_ENCODING.get(plain) or next(
-        (name for prefix, name in MODEL_PREFIX_TO_ENCODING.items() if plain.startswith(prefix)), None
-    )
-    found = _SAME_VOCABULARY.get(found or "", found)
-    if found in ENCODINGS:
-        return str(found)
+    found = _mapped(model)
+    if found is not None:
+        return found
     warnings.warn(
-        f"model {plain!r}: tiktoken does not know its encoding; counting with {_DEFAULT}. "
+        f"model {_plain(model)!r}: tiktoken does not know its encoding; counting with {_DEFAULT}. "
         "Set ModelConfig(encoding=...) to choose, which also ends this warning.",
         stacklevel=3,
     )
     return _DEFAULT
+
+
+def prior_of(model: str) -> float:
+    """How many times our count a provider is taken to bill before it has reported anything."""
+    return UNKNOWN_PRIOR if _mapped(model) is None else 1.0
+
+
+def _mapped(model: str) -> str | None:
+    try:
+        from tiktoken.model import MODEL_PREFIX_TO_ENCODING, MODEL_TO_ENCODING
+    except ImportError:
+        raise TokenizerMissingError from None
+    plain = _plain(model)
+    found = MODEL_TO_ENCODING.get(plain) or next(
+        (name for prefix, name in MODEL_PREFIX_TO_ENCODING.items() if plain.startswith(prefix)), None
+    )
+    found = _SAME_VOCABULARY.get(found or "", found)
+    return found if found in ENCODINGS else None
+
+
+def _plain(model: str) -> str:
+    return model.rsplit("/", 1)[-1].strip().lower()

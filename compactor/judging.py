@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compactor.budget import Budget, budget_for
 from compactor.claims import Claim
 from compactor.commands.prepare import Judgement
+from compactor.correction import Correction, first_correction, model_key
 from compactor.exceptions import ConfigurationError
 from compactor.model_config import ModelConfig
 from compactor.models import Fit, Verdict
-from compactor.tokens import PER_REQUEST, Encode, count_json, count_messages, json_text
+from compactor.system_template import SystemTemplate
+from compactor.tokens import PER_REQUEST, Encode, count_json, count_messages, count_text, json_text
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a caller sends beside the history; `lead` are the system messages that open its own list."""
+    """What a caller sends beside the history.
+
+    `lead` are the system messages that open its own list, `variables` fill the places of the system
+    text, `extra` are messages that follow the history in this one send.
+    """
 
     tools: Any = None
     system: str | None = None
     response_format: Any = None
     max_output_tokens: int | None = None
     lead: tuple[Mapping[str, Any], ...] = ()
+    variables: Mapping[str, Any] | None = None
+    extra: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         if self.system is not None and not isinstance(self.system, str):
@@ -32,33 +40,52 @@ class Request:
         output = self.max_output_tokens
         if output is not None and (not isinstance(output, int) or isinstance(output, bool) or output <= 0):
             raise ConfigurationError("max_output_tokens: expected a positive whole number of tokens, for example 4096.")
+        if self.variables is not None and self.system is None:
+            raise ConfigurationError("variables: fill the places of a system text; pass it as system=.")
+        if self.system is not None:
+            SystemTemplate(self.system, self.variables)
+
+    @property
+    def filled(self) -> str | None:
+        """The system text with its variables filled in."""
+        return None if self.system is None else SystemTemplate(self.system, self.variables).filled
 
     @property
     def opening(self) -> tuple[Mapping[str, Any], ...]:
         """The messages in front of the history; a list that came back begins with the system text already."""
-        if self.system is None:
+        filled = self.filled
+        if filled is None:
             return self.lead
-        given = {"role": "system", "content": self.system}
+        given = {"role": "system", "content": filled}
         return self.lead if given in self.lead else (given, *self.lead)
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Tokens of what stands beside the history; `system` includes the request's own 3."""
+    """Tokens of what stands beside the history.
+
+    `system` includes the request's own 3, and the `variables`: what filling them in added.
+    """
 
     system: int
     tools: int
+    variables: int = 0
+    extra: int = 0
 
     @property
     def total(self) -> int:
-        return self.system + self.tools
+        return self.system + self.tools + self.extra
 
 
 def count_fixed(request: Request, encode: Encode) -> Fixed:
-    """Counts system text, tools and response format."""
+    """Counts system text, tools, response format and what follows the history."""
+    filled = request.filled if request.variables else None
+    template = request.system or ""
     return Fixed(
         system=PER_REQUEST + count_messages(request.opening, encode),
         tools=count_json(request.tools, encode) + count_json(request.response_format, encode),
+        variables=0 if filled is None else max(0, count_text(filled, encode) - count_text(template, encode)),
+        extra=count_messages(request.extra, encode),
     )
 
 
@@ -67,10 +94,12 @@ def request_key(request: Request, encoding: str) -> tuple[str, ...]:
     tools = "" if request.tools is None else json_text(request.tools)
     form = "" if request.response_format is None else json_text(request.response_format)
     opening = "" if not request.lead else json_text(list(request.opening))
-    return encoding, "" if request.system is None else f"={request.system}", tools, form, opening
+    variables = "" if request.variables is None else json_text(dict(request.variables))
+    extra = "" if not request.extra else json_text(list(request.extra))
+    return encoding, "" if request.system is None else f"={request.system}", tools, form, opening, variables, extra
 
 
-def judge(config: ModelConfig, request: Request, fixed: Fixed, encoding: str) -> Judgement:
+def judge(config: ModelConfig, request: Request, fixed: Fixed, encoding: str, prior: float = 1.0) -> Judgement:
     """The budget of a send (without the history's own system messages), and the JSON the session keeps of it."""
     budget = budget_for(config, fixed=fixed.total, max_output_tokens=request.max_output_tokens)
     kept = {
@@ -81,14 +110,16 @@ def judge(config: ModelConfig, request: Request, fixed: Fixed, encoding: str) ->
         "threshold": budget.threshold,
         "ceiling": budget.ceiling,
         "fixed": budget.fixed,
+        "prior": prior,
     }
-    return Judgement(budget, encoding, json.dumps(kept, separators=(",", ":")).encode())
+    written = json.dumps(kept, separators=(",", ":")).encode()
+    return Judgement(budget, encoding, written, model_key(config.model), first_correction(prior))
 
 
 def beginning_at(judgement: Judgement, head: int) -> Judgement:
     """The judgement of a send whose list begins at position `head`: what stands before is not the worker's to count."""
     kept = {**json.loads(judgement.json), "head": head}
-    return Judgement(judgement.budget, judgement.encoding, json.dumps(kept, separators=(",", ":")).encode())
+    return replace(judgement, json=json.dumps(kept, separators=(",", ":")).encode())
 
 
 def kept_judgement(data: bytes) -> Judgement | None:
@@ -96,7 +127,8 @@ def kept_judgement(data: bytes) -> Judgement | None:
     try:
         kept: Mapping[str, Any] = json.loads(data)
         budget = Budget(kept["limit"], kept["threshold"], kept["ceiling"], kept["fixed"])
-        return Judgement(budget, str(kept["encoding"]), data)
+        first = first_correction(float(kept.get("prior", 1.0)))
+        return Judgement(budget, str(kept["encoding"]), data, model_key(str(kept["model"])), first)
     except (ValueError, KeyError, TypeError):  # none yet, or damaged from outside
         return None
 
@@ -109,6 +141,7 @@ def verdict(
     lead_tokens: int,
     length: int,
     compaction: str,
+    correction: Correction,
     fit: Fit = Fit.FITS,
     sent: int | None = None,
     stable_until: int = 0,
@@ -117,12 +150,13 @@ def verdict(
 ) -> Verdict:
     """The figures of one send; `history` counts the stored messages, leading system ones included."""
     total = fixed.total + history
+    budget = correction.lowered(budget)
     return Verdict(
         system=fixed.system + lead_tokens,
         history=history - lead_tokens,
         tools=fixed.tools,
         total=total,
-        expected=total,
+        expected=correction.expected(total),
         limit=budget.limit,
         threshold=budget.threshold,
         ceiling=budget.ceiling,
@@ -133,6 +167,9 @@ def verdict(
         stable_until=stable_until,
         recounted=recounted,
         problems=problems,
+        variables=fixed.variables,
+        extra=fixed.extra,
+        counted_by=correction.by,
     )
 
 

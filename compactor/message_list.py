@@ -9,8 +9,9 @@ from typing import Any
 
 from compactor.budget import budget_for
 from compactor.compaction import describe
+from compactor.correction import first_correction
 from compactor.drafting import LARGEST, Draft, Limits, Summarize, applied, draft
-from compactor.encodings import encoder, encoding_name
+from compactor.encodings import encoder, encoding_name, prior_of
 from compactor.exceptions import ConfigurationError, InvalidMessageError
 from compactor.formats.openai import leading_system, text_of
 from compactor.json_values import is_object
@@ -51,7 +52,8 @@ def compact_messages(
     started = time.monotonic()
     encode = encoder(encoding_name(config.model, config.encoding))
     snapshot, fixed, lead = _snapshot(given, tools, encode)
-    budget = budget_for(config, fixed=fixed + lead)
+    correction = first_correction(prior_of(config.model))
+    budget = correction.levels(budget_for(config, fixed=fixed + lead))
     planned = plan(snapshot, budget, keep_results=keep_recent_results, target_tokens=target_tokens)
     if isinstance(planned, Nothing):
         return _unchanged(given, snapshot, Outcome(planned.code, reason=planned.reason))

@@ -137,8 +137,11 @@ class Fit(StrEnum):
 class Verdict:
     """How full the context is, in tokens.
 
-    total = system + history + tools (the fixed cost of a request is part of `system`); `expected` is
-    the figure that threshold, ceiling and percent are compared with. `compaction` is one of
+    total = system + history + tools + extra, as we count (the fixed cost of a request is part of
+    `system`, and so is what its `variables` added). `expected` is what the provider is expected to
+    count: the figure that limit, threshold, ceiling and percent are compared with; `counted_by` says
+    from what: `count`, `prior` (a model that tiktoken does not know) or `anchor` (reported usage).
+    `sent` counts the list that is sent. `compaction` is one of
     `not_needed`, `due`, `queued`, `running`, `held(reason)`. `stable_until` counts the first messages
     of the list that no later compaction will change; a view, once it begins, may still leave some out.
     `problems` names what is wrong with calls and results, each with a recall id: `open_call@m3`,
@@ -160,6 +163,14 @@ class Verdict:
     problems: tuple[str, ...] = ()
     stable_until: int = 0
     recounted: bool = False
+    variables: int = 0
+    extra: int = 0
+    counted_by: str = "count"
+
+    @property
+    def base(self) -> int:
+        """Tokens of the system text without its variables."""
+        return self.system - self.variables
 
     @property
     def percent(self) -> float:

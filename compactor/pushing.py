@@ -54,7 +54,8 @@ class Pushing:
 
     def __init__(self, reader: SessionReader) -> None:
         self._reader = reader
-        self.budget = budget_for(reader.config, fixed=PER_REQUEST)  # until a prepare tells tools and system
+        # Until a prepare tells tools and system.
+        self.budget = reader.correction.levels(budget_for(reader.config, fixed=PER_REQUEST))
         self._next = 0  # the position that the next message gets, if nobody else pushes
 
     def push(

@@ -13,6 +13,7 @@ from compactor.commands.command import Command, session_keys
 from compactor.commands.prepare import Judgement, Known, Load, Mode, Prepared
 from compactor.commands.sync import Synced
 from compactor.compaction import read_messages
+from compactor.correction import PLAIN, Correction, first_correction, model_key, read_anchor
 from compactor.effects import Flow, compute, run
 from compactor.exceptions import ConfigurationError
 from compactor.judging import Fixed, Request, count_fixed, judge, request_key
@@ -39,6 +40,8 @@ class Surroundings:
     unconfirmed: Unconfirmed
     encodings: MutableMapping[str, frozenset[str]]
     now: Callable[[], float]
+    prior: Callable[[str], float] = lambda _model: 1.0
+    anchors: MutableMapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     tenants: TenantBook = field(default_factory=TenantBook)
 
 
@@ -50,6 +53,7 @@ class Look:
     history: CachedHistory
     recounted: bool = False
     synced: Synced | None = None
+    correction: Correction = PLAIN
 
 
 class SessionReader:
@@ -69,6 +73,8 @@ class SessionReader:
         self.ttl_ms = int(self.settings.session_ttl * 1000)
         self.ledger = self.ledger_of(session)
         self._encode: Encode | None = None
+        self.model = model_key(config.model)
+        self._first = first_correction(surroundings.prior(config.model))
 
     @property
     def cache_key(self) -> tuple[str, str]:
@@ -101,11 +107,23 @@ class SessionReader:
             self.around.counted[key] = known
         return known
 
+    @property
+    def correction(self) -> Correction:
+        """From our count to the provider's, as far as this process knows."""
+        anchor = read_anchor(self.around.anchors.get((self.session, self.model), ""))
+        return self._first if anchor is None else anchor.correction
+
+    def learn(self, anchor: str) -> None:
+        """Remembers what the session knows of the model."""
+        key = self.session, self.model
+        if self.around.anchors.get(key, "") != anchor:
+            self.around.anchors[key] = anchor
+
     def budget(self, request: Request, fixed: Fixed) -> Budget:
         return budget_for(self.config, fixed=fixed.total, max_output_tokens=request.max_output_tokens)
 
     def judge(self, request: Request, fixed: Fixed) -> Judgement:
-        return judge(self.config, request, fixed, self.encoding)
+        return judge(self.config, request, fixed, self.encoding, self._first.slope)
 
     def recounted(self) -> Flow[tuple[int, int]]:
         """Counts a history whose running total in this encoding is not complete, and stores the total."""
@@ -170,7 +188,9 @@ class SessionReader:
             synced, first = synced or done, None
             if answer is None:
                 self.around.histories.drop(self.cache_key)
-                return Look(None, EMPTY, synced=synced)
+                return Look(None, EMPTY, synced=synced, correction=self._first)
+            if judgement.model == self.model:
+                self.learn(answer.anchor)
             if answer.whole:
                 held = EMPTY
                 continue
@@ -178,7 +198,7 @@ class SessionReader:
             self.around.unconfirmed.seen(self.session, [record.own for record in answer.tail], self)
             self.around.histories.put(self.cache_key, held)
             if answer.total is not None:
-                return Look(answer, held, recounted, synced)
+                return Look(answer, held, recounted, synced, self.correction)
             recounted = True
             yield from self._store_recount(held, answer.lead)
 

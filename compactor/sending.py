@@ -7,24 +7,28 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+from compactor.budget import Budget
 from compactor.cached_history import CachedHistory
 from compactor.claims import Claim
 from compactor.commands.counters import EVICTED
 from compactor.commands.prepare import Judgement
 from compactor.compacting import check_wait
+from compactor.correction import Correction
 from compactor.effects import Flow, compute
 from compactor.exceptions import ConfigurationError, SessionEvictedError, StoreUnavailableError
 from compactor.formats.openai import leading_system
 from compactor.frozen import freeze
 from compactor.judging import Fixed, Request, compaction_word, verdict
 from compactor.models import Context, Fit, Message, Verdict
+from compactor.pushing import Pushing
 from compactor.queueing import Queueing
 from compactor.reader import MANY, SessionReader
 from compactor.records import fingerprint
 from compactor.repair import repair
 from compactor.syncing import Listed, Syncing
-from compactor.tokens import Encode
-from compactor.view import compose
+from compactor.tokens import Encode, count_messages
+from compactor.tool_text import as_text
+from compactor.view import View, compose
 
 WaitFor = Literal["fit", "swap"]
 _UNAVAILABLE = "held(store_unavailable)"
@@ -40,13 +44,26 @@ class Send:
     judgement: Judgement
     encode: Encode
     mend: bool
+    tool_text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a send shows of the session: the messages in order, and how it stands."""
+
+    history: CachedHistory
+    messages: Sequence[Message]
+    compaction: str
+    problems: tuple[str, ...]
+    correction: Correction
+    recounted: bool = False
 
 
 class Sending:
     """Sends of one session; each method yields effects."""
 
-    def __init__(self, reader: SessionReader, queueing: Queueing, syncing: Syncing) -> None:
-        self._reader, self._queueing, self._syncing = reader, queueing, syncing
+    def __init__(self, reader: SessionReader, pushing: Pushing, queueing: Queueing, syncing: Syncing) -> None:
+        self._reader, self._pushing, self._queueing, self._syncing = reader, pushing, queueing, syncing
 
     def prepare(
         self,
@@ -56,6 +73,8 @@ class Sending:
         wait: float = 0.0,
         wait_for: WaitFor = "fit",
         repair: bool | None = None,
+        extra: object = None,
+        tool_text: bool = False,
     ) -> Flow[Context]:
         """The list for one send; queues a compaction when the threshold is crossed."""
         check_wait(wait)
@@ -63,13 +82,18 @@ class Sending:
             raise ConfigurationError("wait_for: expected 'fit' or 'swap'.")
         if repair not in (None, True, False):
             raise ConfigurationError("repair: expected True, False or None (mends sessions fed by push alone).")
+        if tool_text and request.tools is not None:
+            raise ConfigurationError("tool_text: shows calls and results as text, for a send without tools.")
+        if extra is not None:
+            following = yield from self._pushing.encoded(extra)
+            request = replace(request, extra=tuple(message.value for message in following))
         listed = None if messages is None else (yield from self._syncing.read(messages))
         if listed is not None:
             request = replace(request, lead=listed.lead)
         encode = yield from self._reader.encoder()
         fixed = yield from self._reader.fixed(request)
         mend = listed is None if repair is None else repair
-        send = Send(request, fixed, self._reader.judge(request, fixed), encode, mend)
+        send = Send(request, fixed, self._reader.judge(request, fixed), encode, mend, tool_text)
         try:
             context = yield from self._send(send, listed)
             if wait > 0 and _is_worth_waiting(context.verdict, wait_for):
@@ -85,21 +109,22 @@ class Sending:
         seen = yield from self._queueing.look(send.judgement, send.encode)
         state, held = yield from self._queueing.publish(seen)
         whole = seen.history.in_order(send.encode, mend=send.mend)
-        over = send.fixed.total + seen.history.tokens >= send.judgement.budget.threshold
+        over = send.fixed.total + seen.history.tokens >= seen.correction.levels(send.judgement.budget).threshold
         word = "not_needed" if seen.answer is None else compaction_word(state, held, over=over)
         problems = (*seen.history.problems, *whole.problems)
-        return (yield from self._composed(send, seen.history, whole.messages, word, problems, seen.recounted))
+        found = Found(seen.history, whole.messages, word, problems, seen.correction, seen.recounted)
+        return (yield from self._composed(send, found))
 
     def _send_list(self, send: Send, listed: Listed) -> Flow[Context]:
         placed = yield from self._syncing.place(listed, send.judgement, send.encode)
         state, held = yield from self._queueing.publish(placed.seen)
         whole = repair(placed.messages, send.encode, mend=send.mend or placed.closed)
-        over = send.fixed.total + _tokens(placed.messages) >= send.judgement.budget.threshold
+        correction = placed.seen.correction
+        over = send.fixed.total + _tokens(placed.messages) >= correction.levels(send.judgement.budget).threshold
         word = f"held({placed.unsaved})" if placed.unsaved else compaction_word(state, held, over=over)
         problems = (*placed.problems, *placed.seen.history.problems, *whole.problems)
-        return (
-            yield from self._composed(send, placed.seen.history, whole.messages, word, problems, placed.seen.recounted)
-        )
+        found = Found(placed.seen.history, whole.messages, word, problems, correction, placed.seen.recounted)
+        return (yield from self._composed(send, found))
 
     def _degraded(self, send: Send, listed: Listed | None, error: StoreUnavailableError) -> Flow[Context]:
         """The caller's own list, else the newest context this process holds, shortened by pure code."""
@@ -113,58 +138,65 @@ class Sending:
             raise error
         whole = repair(messages, send.encode, mend=send.mend)
         history = held or CachedHistory(0, 0, ())
-        composed = partial(
-            self._compose, send, history, whole.messages, _UNAVAILABLE, (*problems, *whole.problems), False
-        )
+        found = Found(history, whole.messages, _UNAVAILABLE, (*problems, *whole.problems), self._reader.correction)
+        composed = partial(self._compose, send, found)
         context = yield from compute(composed, heavy=len(whole.messages) > MANY)
         return replace(context, verdict=replace(context.verdict, fit=Fit.DEGRADED))
 
-    def _composed(
-        self,
-        send: Send,
-        history: CachedHistory,
-        messages: Sequence[Message],
-        compaction: str,
-        problems: tuple[str, ...],
-        recounted: bool,
-    ) -> Flow[Context]:
-        shortened = send.fixed.total + _tokens(messages) > send.judgement.budget.ceiling
-        composed = partial(self._compose, send, history, messages, compaction, problems, recounted)
-        return (yield from compute(composed, heavy=len(messages) > MANY and shortened))
+    def _composed(self, send: Send, found: Found) -> Flow[Context]:
+        levels = found.correction.levels(send.judgement.budget)
+        shortened = send.fixed.total + _tokens(found.messages) > levels.ceiling
+        composed = partial(self._compose, send, found)
+        return (yield from compute(composed, heavy=len(found.messages) > MANY and (shortened or send.tool_text)))
 
-    def _compose(
-        self,
-        send: Send,
-        history: CachedHistory,
-        messages: Sequence[Message],
-        compaction: str,
-        problems: tuple[str, ...],
-        recounted: bool,
-    ) -> Context:
+    def _compose(self, send: Send, found: Found) -> Context:
+        messages, history = found.messages, found.history
         lead_tokens = _tokens(messages[: leading_system(message.value for message in messages)])
-        budget = send.judgement.budget
-        whole = replace(budget, fixed=budget.fixed + lead_tokens)
+        levels = found.correction.levels(send.judgement.budget)
+        whole = replace(levels, fixed=levels.fixed + lead_tokens)
         view = compose(messages, whole, send.encode, beside=send.fixed.total, cut=history.cut)
-        sent = history.sent | {fingerprint(value) for value in view.shortened}
-        if history.version and (view.cut != history.cut or sent != history.sent):
-            remembered = replace(history, cut=view.cut, sent=sent if len(sent) <= _MOST_SENT else frozenset())
-            self._reader.around.histories.put(self._reader.cache_key, remembered)
+        if send.tool_text:
+            view = _as_text(view, messages, whole, send)
+        else:
+            self._remember(view, history)
         opening = [freeze(dict(message)) for message in send.request.opening]
         figures = verdict(
-            budget,
+            send.judgement.budget,
             send.fixed,
             history=_tokens(messages),
             lead_tokens=lead_tokens,
             length=len(messages),
-            compaction=compaction,
+            compaction=found.compaction,
+            correction=found.correction,
             fit=view.fit,
             sent=send.fixed.total + view.tokens,
             stable_until=view.stable_until + len(opening),
-            recounted=recounted,
-            problems=problems,
+            recounted=found.recounted,
+            problems=found.problems,
         )
         replaced = sum(1 for message in messages if message.replaced)
-        return Context([*opening, *view.messages], figures, send.request.system, replaced, view.left_out)
+        shown = [*opening, *view.messages, *(freeze(dict(message)) for message in send.request.extra)]
+        return Context(shown, figures, send.request.filled, replaced, view.left_out)
+
+    def _remember(self, view: View, history: CachedHistory) -> None:
+        """Keeps the cut, and the results that were cut short, for the sends after this one."""
+        sent = history.sent | {fingerprint(value) for value in view.shortened}
+        if history.version and (view.cut != history.cut or sent != history.sent):
+            remembered = replace(history, cut=view.cut, sent=sent if len(sent) <= _MOST_SENT else frozenset())
+            self._reader.around.histories.put(self._reader.cache_key, remembered)
+
+
+def _as_text(view: View, messages: Sequence[Message], budget: Budget, send: Send) -> View:
+    """The view without tool roles; what the frames cost over the ceiling is cut from the history."""
+    while True:
+        shown = tuple(as_text(view.messages))
+        tokens = count_messages(shown, send.encode)
+        over = send.fixed.total + tokens - budget.ceiling
+        if over <= 0 or view.fit is Fit.IMPOSSIBLE:
+            return replace(view, messages=shown, tokens=tokens, stable_until=0)
+        lower = max(1, budget.ceiling - over)
+        budget = replace(budget, ceiling=lower, threshold=min(budget.threshold, lower))
+        view = compose(messages, budget, send.encode, beside=send.fixed.total)
 
 
 def _tokens(messages: Sequence[Message]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from compactor.checkpoints import Checkpointing
 from compactor.commands import read
 from compactor.compacting import Compacting
+from compactor.correcting import Correcting
 from compactor.effects import Flow, run
 from compactor.judging import Request, compaction_word, verdict
 from compactor.model_config import ModelConfig
@@ -22,13 +23,15 @@ class SessionFlows:
 
     def __init__(self, surroundings: Surroundings, session: SessionId, config: ModelConfig) -> None:
         self._reader = SessionReader(surroundings, session, config)
-        self._read_load = read.read_load(self._reader.keys, self._reader.encoding)
+        self._read_load = read.read_load(self._reader.keys, self._reader.encoding, self._reader.model)
         self._queueing = Queueing(self._reader)
         pushing = Pushing(self._reader)
         self._syncing = Syncing(self._reader, pushing, self._queueing)
         revising = Revising(self._reader, pushing)
         self.push = pushing.push
-        self.prepare = Sending(self._reader, self._queueing, self._syncing).prepare
+        self.prepare = Sending(self._reader, pushing, self._queueing, self._syncing).prepare
+        correcting = Correcting(self._reader)
+        self.report_usage, self.report_overflow = correcting.report_usage, correcting.report_overflow
         self.compact = Compacting(self._reader, self._queueing).compact
         self.recall, self.originals, self.compactions = revising.recall, revising.originals, revising.compactions
         self.checkpoint = Checkpointing(self._reader).checkpoint
@@ -44,15 +47,19 @@ class SessionFlows:
         total, lead_tokens = load.total, load.lead_tokens
         if total is None:
             total, lead_tokens = yield from self._reader.recounted()
+        self._reader.learn(load.anchor)
+        correction = self._reader.correction
         budget = self._reader.budget(request, fixed)
-        over = fixed.total + total >= budget.threshold
-        fits = fixed.total + total <= budget.ceiling
+        levels = correction.levels(budget)
+        over = fixed.total + total >= levels.threshold
+        fits = fixed.total + total <= levels.ceiling
         return verdict(
             budget,
             fixed,
             history=total,
             lead_tokens=lead_tokens,
             length=load.length,
+            correction=correction,
             compaction=compaction_word(*load.standing(self._reader.around.now(), fixed.total + total), over=over),
             fit=Fit.FITS if fits else Fit.SHORTENED,
             recounted=load.total is None,
@@ -67,7 +74,7 @@ class SessionFlows:
         placed.raise_unsaved(self._reader.settings.max_session_bytes)
         total = sum(message.tokens for message in placed.messages)
         positions = tuple(message.position for message in placed.messages)
-        over = total + fixed.total >= judgement.budget.threshold
+        over = total + fixed.total >= placed.seen.correction.levels(judgement.budget).threshold
         return Receipt(total, len(placed.messages), over, positions)
 
     def status(self) -> Flow[Status]:

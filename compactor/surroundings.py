@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from compactor.encodings import encoder, encoding_name
+from compactor.encodings import encoder, encoding_name, prior_of
 from compactor.histories import LockedCache, LruHistories, UnconfirmedOperations
 from compactor.reader import Surroundings
 from compactor.settings import Settings
@@ -18,6 +18,8 @@ def surroundings(settings: Settings) -> Surroundings:
         histories=LruHistories(settings.cache_bytes),
         encoding_name=encoding_name,
         encoder=encoder,
+        prior=prior_of,
+        anchors=LockedCache(65_536),
         clock=time.monotonic,
         counted=LockedCache(256),
         unconfirmed=UnconfirmedOperations(time.monotonic),

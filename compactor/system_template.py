@@ -28,11 +28,12 @@ class SystemTemplate:
         if self.variables is None:
             return
         if not isinstance(self.variables, Mapping):
-            raise ConfigurationError("variables: expected a mapping of names to texts, for example {'topology_info': …}.")
+            raise ConfigurationError("variables: expected a mapping of names to texts, such as {'topology_info': …}.")
         lost = [str(name) for name in self.variables if name not in self.places]
         if lost:
             raise ConfigurationError(
-                f"variables: no place for {', '.join(lost)} in the system text; write {{{{{lost[0]}}}}} where it belongs."
+                f"variables: no place for {', '.join(lost)} in the system text. "
+                f"Write {{{{{lost[0]}}}}} where it belongs."
             )
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 from compactor.budget import Budget
 from compactor.commands.command import Argument, Command, SessionKeys, damaged, refuse, text
 from compactor.commands.read import unpack_all
+from compactor.correction import PLAIN, Correction
 from compactor.models import CompactionId
 from compactor.records import Record, read_record
 
@@ -29,7 +30,7 @@ class Prepared:
 
     `tail` holds the records behind the known length, `changed` those that were replaced since the
     known version; `whole` says that the caller's knowledge is void and it must read all. `chain` is
-    the fingerprint of all originals.
+    the fingerprint of all originals, `anchor` what the session learned of the model.
     """
 
     version: int
@@ -46,15 +47,22 @@ class Prepared:
     changed: dict[int, Record]
     tail: tuple[Record, ...]
     chain: bytes = b""
+    anchor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a send is judged by; stored with the session, so that the worker knows it."""
+    """What a send is judged by; stored with the session, so that the worker knows it.
+
+    `budget` is in the provider's tokens but for its fixed part, `model` the key of the model, and
+    `first` the correction to go by before any report.
+    """
 
     budget: Budget
     encoding: str
     json: bytes
+    model: str = ""
+    first: Correction = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,7 @@ def prepare(
         owner, ttl_ms, judgement.encoding, known.version, known.length, mode,
         judgement.json, judgement.budget.threshold, judgement.budget.fixed, queue_ms, max_attempts, kept,
         b"=" + load.chain if load else "", "" if load is None or load.tokens is None else load.tokens, lease_ms,
+        judgement.model, repr(judgement.first.offset), repr(judgement.first.slope), judgement.budget.limit,
     )  # fmt: skip
     reads = (("LRANGE", keys.messages, known.length, -1),)
 
@@ -107,7 +116,7 @@ def _prepared(reply: list[Any], rows: list[bytes], known: Known) -> Prepared | N
     if status == "none":
         return None
     refuse(status, reply[-1])
-    changed = {reply[i]: read_record(reply[i + 1]) for i in range(13, len(reply), 2)}
+    changed = {reply[i]: read_record(reply[i + 1]) for i in range(14, len(reply), 2)}
     whole = text(reply[10]) == "all" and known.length > 0
     tail = () if whole else unpack_all(rows)
     if not whole and known.length + len(tail) != reply[3]:
@@ -117,6 +126,7 @@ def _prepared(reply: list[Any], rows: list[bytes], known: Known) -> Prepared | N
         total=reply[4] if reply[4] >= 0 else None, lead=reply[5],
         claim=text(reply[6]), claimed=bool(reply[7]), held=text(reply[8]), owner=CompactionId(text(reply[9])),
         queued_seconds=reply[11] / 1000, whole=whole, changed=changed, tail=tail, chain=reply[12],
+        anchor=text(reply[13]),
     )  # fmt: skip
 
 

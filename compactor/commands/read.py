@@ -112,20 +112,21 @@ class Load:
     until_ms: int = 0
     not_before_ms: int = 0
     rearm: int = 0
+    anchor: str = ""
 
-    def standing(self, now: float, expected: int) -> tuple[str, str]:
-        """Claim and hold at a time in seconds since the epoch, for a send of `expected` tokens."""
+    def standing(self, now: float, count: int) -> tuple[str, str]:
+        """Claim and hold at a time in seconds since the epoch, for a send that counts so many tokens."""
         if self.claim != "idle" and self.until_ms > now * 1000:
             return self.claim, ""
-        held = self.held == "dead" or self.not_before_ms > now * 1000 or expected < self.rearm
+        held = self.held == "dead" or self.not_before_ms > now * 1000 or count < self.rearm
         return "idle", self.held if held else ""
 
 
-def read_load(keys: SessionKeys, encoding: str) -> Command[Load]:
-    """One HMGET of what an estimate needs."""
+def read_load(keys: SessionKeys, encoding: str, model: str) -> Command[Load]:
+    """One HMGET of what an estimate needs; `model` is the key that its anchor is kept under."""
 
     def parse(replies: list[Any]) -> Load:
-        length, total, counted, lead, claim, held, until, not_before, rearm, tombs = replies[0]
+        length, total, counted, lead, claim, held, until, not_before, rearm, tombs, anchor = replies[0]
         if length is None:
             return Load(0, 0, 0, "idle", "")
         whole = length == (counted or b"0")
@@ -138,6 +139,7 @@ def read_load(keys: SessionKeys, encoding: str) -> Command[Load]:
             until_ms=number(until),
             not_before_ms=number(not_before),
             rearm=number(rearm),
+            anchor=text(anchor),
         )
 
     names = (
@@ -151,6 +153,7 @@ def read_load(keys: SessionKeys, encoding: str) -> Command[Load]:
         "not_before",
         "rearm",
         "tombs",
+        f"anchor:{model}",
     )
     return Command(parse, reads=(("HMGET", keys.state, *names),))
 

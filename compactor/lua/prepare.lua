@@ -5,10 +5,12 @@
 --       8 threshold | 9 fixed | 10 queue patience ms | 11 max attempts
 --       12 owners whose claims earlier calls may have taken without publishing, or empty
 --       15 lease ms: a queued task that nobody began for as long is published again, then after twice as long, ...
+--       16 key of the model | 17 offset, 18 slope to go by while the session learned none of it
+--       19 window that is configured, in tokens
 --       13 '=' and the chain that the judgement is of, or empty: any | 14 history tokens to judge, or empty: the total
 -- returns {'none'} for an unknown session, {'damaged'}, {'newer', schema}, or
 --   {'ok', version, offset, length, total or -1, lead, claim, claimed, held, owner,
---    'all' or 'delta', ms in the queue, chain,
+--    'all' or 'delta', ms in the queue, chain, anchor of the model or empty,
 --    position, record, position, record, ...}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -16,7 +18,7 @@ local encoding, ttl = ARGV[3], tonumber(ARGV[2])
 local state = redis.call('HMGET', KEYS[1], 'version', 'offset', 'length', encoding .. '.total',
   encoding .. '.counted', 'lead', 'claim', 'owner', 'until', 'not_before',
   'rearm', 'held', 'attempts', 'drafted', 'queued_at', 'chain', 'schema',
-  'published_at', 'requeued')
+  'published_at', 'requeued', 'anchor:' .. ARGV[16])
 if not state[1] then
   local left = redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8])
   return {left > 0 and 'damaged' or 'none'}
@@ -39,13 +41,24 @@ local forced, chain = ARGV[6] == 'force', state[16] or ''
 local judges = ARGV[6] ~= 'look' and (ARGV[13] == '' or ARGV[13] == '=' .. chain)
 -- A caller may not have heard of the last swap yet; its list is never more than the whole.
 local load = (ARGV[14] == '' and total or math.min(total, tonumber(ARGV[14]))) + ARGV[9]
+-- What the provider is expected to count: offset + slope x count, of the session's anchor or of the prior.
+local anchor = {}
+for figure in string.gmatch(state[20] or '', '%S+') do anchor[#anchor + 1] = tonumber(figure) end
+local learned = #anchor == 7 and anchor[2] >= 0.5 and anchor[2] <= 2
+local offset_tokens = learned and anchor[1] or tonumber(ARGV[17])
+local slope = learned and anchor[2] or tonumber(ARGV[18])
+local threshold = tonumber(ARGV[8])
+if learned and anchor[7] > 0 and anchor[7] < tonumber(ARGV[19]) then
+  threshold = math.max(1, math.floor(threshold * anchor[7] / ARGV[19])) -- the provider named a smaller window
+end
+local expected = math.max(0, math.floor(offset_tokens + slope * load))
 local changes = {}
 local function set(name, value)
   changes[#changes + 1] = name
   changes[#changes + 1] = value
 end
 if judges then
-  set('judged', ARGV[7]); set('judged_encoding', encoding); set('judged_threshold', ARGV[8]); set('judged_fixed', ARGV[9])
+  set('judged', ARGV[7]); set('judged_encoding', encoding); set('judged_threshold', string.format('%d', math.max(1, math.ceil((threshold - offset_tokens) / slope)))); set('judged_fixed', ARGV[9])
 end
 if claim == 'queued' and (owner == ARGV[1] or string.find(ARGV[12], owner, 1, true)) then
   claimed = 1
@@ -53,7 +66,7 @@ elseif claim == 'queued' and ARGV[6] ~= 'look' and now - (tonumber(state[18]) or
   -- Its worker died before it began, or the broker lost it; a second delivery of one task does no harm.
   claimed = 1
   set('published_at', now); set('requeued', (tonumber(state[19]) or 0) + 1)
-elseif judges and claim == 'idle' and total >= 0 and load >= tonumber(ARGV[8]) then
+elseif judges and claim == 'idle' and total >= 0 and expected >= threshold then
   if not forced and (tonumber(state[13]) or 0) >= tonumber(ARGV[11]) then
     held = 'dead'
     set('held', held)
@@ -82,7 +95,8 @@ if redis.call('PTTL', KEYS[1]) < ttl * 0.99 then
 end
 
 local answer = {'ok', version, offset, length, total, tonumber(state[6] or 0),
-  claim, claimed, held, owner, 'delta', (claim == 'queued' and claimed == 0) and now - (tonumber(state[15]) or now) or 0, chain}
+  claim, claimed, held, owner, 'delta', (claim == 'queued' and claimed == 0) and now - (tonumber(state[15]) or now) or 0, chain,
+  learned and state[20] or ''}
 local known_version, known_length = tonumber(ARGV[4]), tonumber(ARGV[5])
 if known_version == version then return answer end
 local log = redis.call('LRANGE', KEYS[6], 0, -1)

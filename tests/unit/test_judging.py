@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from compactor.budget import budget_for
 from compactor.claims import Claim
+from compactor.correction import PLAIN
 from compactor.exceptions import ConfigurationError
 from compactor.judging import Fixed, Request, compaction_word, count_fixed, judge, kept_judgement, request_key, verdict
 from compactor.model_config import ModelConfig
@@ -97,7 +98,7 @@ def test_a_session_never_judged_has_no_judgement() -> None:
 def test_a_verdict_adds_up() -> None:
     fixed = Fixed(system=103, tools=50)
     budget = budget_for(CONFIG, fixed=fixed.total)
-    seen = verdict(budget, fixed, history=1_000, lead_tokens=40, length=7, compaction="not_needed")
+    seen = verdict(budget, fixed, history=1_000, lead_tokens=40, length=7, compaction="not_needed", correction=PLAIN)
     assert (seen.system, seen.history, seen.tools) == (143, 960, 50)
     assert seen.total == seen.expected == seen.sent == seen.system + seen.history + seen.tools == 1_153
     assert (seen.limit, seen.threshold, seen.ceiling, seen.length) == (16_000, 9_600, 12_800, 7)
@@ -107,7 +108,7 @@ def test_a_verdict_adds_up() -> None:
 def test_what_a_shortened_send_costs_is_told_apart_from_what_it_would() -> None:
     fixed = Fixed(3, 0)
     seen = verdict(
-        budget_for(CONFIG, fixed=3), fixed, history=20_000, lead_tokens=0, length=9, compaction="due",
+        budget_for(CONFIG, fixed=3), fixed, history=20_000, lead_tokens=0, length=9, compaction="due", correction=PLAIN,
         fit=Fit.SHORTENED, sent=9_000,
     )  # fmt: skip
     assert (seen.total, seen.sent) == (20_003, 9_000)

@@ -89,7 +89,7 @@ def test_a_claim_whose_time_ran_out_is_idle() -> None:
 
 def load(**given: bytes) -> read.Load:
     """A load read from these fields of the hash, the others absent."""
-    command = read.read_load(KEYS, "o200k_base")
+    command = read.read_load(KEYS, "o200k_base", "0a1b2c")
     names = [str(name).replace(".", "_") for name in command.reads[0][2:]]
     assert set(given) <= set(names)
     found: read.Load = parsed(command, [given.get(name) for name in names])

@@ -1,0 +1,56 @@
+"""What a send gets back, able to tell its session what the provider made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+from compactor.models import Context
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContext(Context):
+    """A Context of the blocking client."""
+
+    _usage: Callable[[Any], bool] = field(default=lambda _usage: False, repr=False, compare=False)
+    _overflow: Callable[[BaseException | Any], Self] | None = field(default=None, repr=False, compare=False)
+
+    def report_usage(self, usage: Any) -> bool:
+        """Tells what the provider billed for this list, so that the next estimates count as it does.
+
+        `usage` is the reply's own (an object or a mapping; None is nothing). False when it tells
+        nothing that can be believed. Never raises because of Redis.
+        """
+        return self._usage(usage)
+
+    def report_overflow(self, error: BaseException | Any) -> Self:
+        """After the provider refused this list as too long: learns its limit, queues, and answers with a tighter list.
+
+        An error of another kind is raised again, so it may stand alone in an `except`.
+        """
+        assert self._overflow is not None
+        return self._overflow(error)
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncSessionContext(Context):
+    """A Context of the asyncio client; the same calls, awaited."""
+
+    _usage: Callable[[Any], Awaitable[bool]] | None = field(default=None, repr=False, compare=False)
+    _overflow: Callable[[BaseException | Any], Awaitable[Self]] | None = field(default=None, repr=False, compare=False)
+
+    async def report_usage(self, usage: Any) -> bool:
+        """As `SessionContext.report_usage`."""
+        assert self._usage is not None
+        return await self._usage(usage)
+
+    async def report_overflow(self, error: BaseException | Any) -> Self:
+        """As `SessionContext.report_overflow`."""
+        assert self._overflow is not None
+        return await self._overflow(error)
+
+
+def parts_of(context: Context) -> dict[str, Any]:
+    """The fields of a context by name, for one that can do more."""
+    return {each.name: getattr(context, each.name) for each in fields(Context)}
