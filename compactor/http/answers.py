@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Final, cast
+from itertools import chain
+from typing import Any, Final
 
 import orjson
 from starlette.responses import Response
 
+from compactor.frozen import FrozenDict, FrozenList
+
+_PLAIN: Final[frozenset[type]] = frozenset({str, int, bool, type(None)})
+_OBJECTS: Final[tuple[Any, ...]] = (dict, FrozenDict)
+_ARRAYS: Final[tuple[Any, ...]] = (list, FrozenList, tuple)
 _OPTIONS: Final = orjson.OPT_PASSTHROUGH_DATACLASS
 
 
@@ -21,7 +27,7 @@ def answer(value: Any, status: int = 200) -> Response:
 
 def written(value: Any) -> bytes:
     """JSON bytes by orjson; by the standard module for NaN, integers beyond 64 bits and lone surrogates."""
-    if all_finite((value,)):
+    if all_finite(value):
         try:
             return orjson.dumps(value, option=_OPTIONS)
         except TypeError:
@@ -29,20 +35,19 @@ def written(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
-def all_finite(values: Iterable[Any]) -> bool:
-    """Whether no float among JSON values is infinite or NaN, which orjson would write as null."""
-    waiting: list[Iterable[Any]] = [values]
-    while waiting:
-        for value in waiting.pop():
-            kind: type[Any] = value.__class__
-            if kind is str or kind is int or value is None:
-                continue
-            if isinstance(value, dict):
-                waiting.append(cast("dict[str, Any]", value).values())
-            elif isinstance(value, (list, tuple)):
-                waiting.append(cast("Iterable[Any]", value))
-            elif isinstance(value, float) and not math.isfinite(value):
-                return False
+def all_finite(value: Any) -> bool:
+    """Whether no float in a JSON value is infinite or NaN, which orjson would write as null; level by level, in C."""
+    level: list[Any] = [value]
+    while level:
+        inner: list[Any] = list(
+            chain.from_iterable(each.values() if type(each) in _OBJECTS else each for each in level)
+        )
+        if _PLAIN.issuperset(map(type, inner)):
+            return True
+        others: list[Any] = [each for each in inner if type(each) not in _PLAIN]
+        level = [each for each in others if type(each) in _OBJECTS or type(each) in _ARRAYS]
+        if len(level) < len(others) and not all(map(math.isfinite, (x for x in others if isinstance(x, float)))):
+            return False
     return True
 
 

@@ -39,7 +39,7 @@ def unauthenticated() -> Problem:
     )
 
 
-def caller(request: Request, _documented: Annotated[Any, Security(BEARER)] = None) -> Caller:
+async def caller(request: Request, _documented: Annotated[Any, Security(BEARER)] = None) -> Caller:
     """The dependency that gives a route its caller, whom the gate has let in. Raises Problem (401)."""
     found = getattr(request.state, "caller", None)
     if not isinstance(found, Caller):

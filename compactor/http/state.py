@@ -45,6 +45,6 @@ class State:
         await self.store.close()
 
 
-def state(request: Request) -> State:
+async def state(request: Request) -> State:
     """The dependency that gives a route the state of its app."""
     return cast("State", request.app.state.compactor)

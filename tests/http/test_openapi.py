@@ -45,7 +45,7 @@ def test_every_operation_is_described_with_its_key_and_problems(document: dict[s
     told = document["paths"][operation.path][operation.method.lower()]
     assert told["security"] == [{"key": []}]
     assert {"401", "404", "429", "503", "504"} <= told["responses"].keys()
-    assert ("requestBody" in told) == (operation.takes_body or operation.body == {}) or operation.method == "DELETE"
+    assert ("requestBody" in told) == (operation.takes_body or operation.body == {})
     assert told.get("description")
 
 
