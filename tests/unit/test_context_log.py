@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_the_fields_are_flat_and_hold_every_figure_of_the_line() -> None:
     }
 
 
-def test_every_line_has_an_event_of_its_own_and_json_fields() -> None:
+def test_every_line_has_an_event_of_its_own_that_the_manual_lists_and_json_fields() -> None:
     lines = [
         context_log.using_encoding("cl100k_base"), context_log.tools_estimated(1, 1), context_log.limit_used(1, "m"),
         context_log.trimming(2, 1, "m"), context_log.trimmed(2, 1), context_prepared(EXAMPLE),
@@ -109,8 +110,10 @@ def test_every_line_has_an_event_of_its_own_and_json_fields() -> None:
         context_log.counting_failed("r"), context_log.trimming_failed("r"),
     ]  # fmt: skip
     assert len({line.fields["event"] for line in lines}) == len(lines)
+    page = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
     for line in lines:
         json.dumps(line.fields)
+        assert f"`{line.fields['event']}`" in page
         assert callable(getattr(context_log, line.fields["event"]))
 
 
