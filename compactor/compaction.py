@@ -244,7 +244,7 @@ class _Run:
 
 def _correction(judged: Mapping[str, Any], raw: Mapping[str, bytes]) -> Correction:
     """From our count to the provider's: what the session has learned of the model by now, else the prior."""
-    kept = raw.get(f"anchor:{model_key(judged['model'])}", b"").decode(errors="replace")
+    kept = raw.get(f"anchor:{model_key(judged.get('model', ''))}", b"").decode(errors="replace")
     anchor = read_anchor(kept)
     return first_correction(judged.get("prior", 1.0)) if anchor is None else anchor.correction
 
