@@ -1,4 +1,4 @@
-"""The parts of a Compactor on one machine: server, worker, Flower; started in order and supervised."""
+"""The parts of a Compactor on one machine: server, worker, Flower, HTTP service; started in order and supervised."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compactor.cli import children
+from compactor.cli.serve import require_http
 from compactor.cli.stopping import StopFlag
 from compactor.cli.supervisor import Supervisor
 from compactor.embedded import EmbeddedServer
@@ -19,12 +20,15 @@ from compactor.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What to start. Without `redis_port` the server of REDIS_URL is used; `flower_port` None: no Flower."""
+    """What to start. Without `redis_port` the server of REDIS_URL is used; `flower_port` None: no Flower,
+    `http_port` None: no HTTP service.
+    """
 
     folder: Path
     redis_port: int | None
     flower_port: int | None
     flower_password: str = ""
+    http_port: int | None = None
 
     @property
     def url(self) -> str | None:
@@ -44,13 +48,18 @@ def start(parts: Parts, supervisor: Supervisor, flag: StopFlag) -> Settings:
     if parts.redis_port is None:
         _check(settings, supervisor)
     else:
-        port = parts.redis_port
-        supervisor.add("server", lambda: EmbeddedServer(port=port, folder=parts.folder / "server").child, needed=True)
+        redis_port = parts.redis_port
+        supervisor.add(
+            "server", lambda: EmbeddedServer(port=redis_port, folder=parts.folder / "server").child, needed=True
+        )
     logs = parts.folder / "logs"
     if not flag.asked:
         supervisor.add("worker", lambda: children.worker(env=env, log=logs / "worker.log"))
     if parts.flower_port is not None and not flag.asked:
         _add_flower(parts, parts.flower_port, supervisor, env)
+    if parts.http_port is not None and not flag.asked:
+        http_port = parts.http_port
+        supervisor.add("web", lambda: children.web(env=env, log=logs / "web.log", port=http_port))
     return settings
 
 
@@ -84,6 +93,11 @@ def _require(parts: Parts) -> None:
         if parts.flower_port == parts.redis_port:
             raise ConfigurationError("ports: Redis and Flower need two different ones.")
         _require_free(parts.flower_port, "flower", "another with --flower-port, or use --no-flower")
+    if parts.http_port is not None:
+        require_http()
+        if parts.http_port in (parts.redis_port, parts.flower_port):
+            raise ConfigurationError("ports: the HTTP service needs one of its own.")
+        _require_free(parts.http_port, "http", "another with --http-port")
     if parts.redis_port is not None:
         way_out = "another with --redis-port, or set REDIS_URL to use a server that runs"
         _require_free(parts.redis_port, "redis", way_out)

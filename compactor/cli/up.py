@@ -1,4 +1,4 @@
-"""`compactor up`: server, worker and Flower, kept running in the foreground."""
+"""`compactor up`: server, worker, Flower and the HTTP service, kept running in the foreground."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ def up(
         int | None, typer.Option(min=1, max=65_535, metavar="PORT", help="Port of the server (6379).")
     ] = None,
     flower_port: Annotated[int, typer.Option(min=1, max=65_535, metavar="PORT", help="Port of Flower.")] = FLOWER_PORT,
+    http_port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, metavar="PORT", help="Starts the HTTP service too, on this port.")
+    ] = None,
     no_flower: Annotated[bool, typer.Option("--no-flower", help="Starts no Flower.")] = False,
     flower_password: Annotated[
         str | None, typer.Option(help="For Flower's user `flower`; FLOWER_BASIC_AUTH keeps it out of `ps`.")
@@ -42,7 +45,7 @@ def up(
     data: Annotated[Path | None, typer.Option(help="Folder for the server's data, Flower's memory and logs.")] = None,
     json: Json = False,
 ) -> None:
-    """Runs a server, a worker and Flower on this machine until Ctrl-C or SIGTERM.
+    """Runs a server, a worker and Flower on this machine until Ctrl-C or SIGTERM; with `--http-port` the HTTP service too.
 
     With `REDIS_URL` set no server is started and that one is used. Data stays in `--data`, by default
     `$XDG_STATE_HOME/compactor` or `~/.local/state/compactor` (macOS: Application Support). Everything
@@ -58,6 +61,7 @@ def up(
         redis_port=None if os.environ.get("REDIS_URL") else redis_port or REDIS_PORT,
         flower_port=None if no_flower else flower_port,
         flower_password=password,
+        http_port=http_port,
     )
     flag = StopFlag()
     with flag.listening(), owned(parts.folder):
@@ -109,6 +113,8 @@ def _ready(parts: Parts, settings: Settings, supervisor: Supervisor, shown_passw
         ready["broker_url"] = _without_secret(settings.broker)
     if parts.flower_port is not None:
         ready |= {"flower_url": f"http://127.0.0.1:{parts.flower_port}", "flower_user": FLOWER_USER}
+    if parts.http_port is not None:
+        ready["http_url"] = f"http://127.0.0.1:{parts.http_port}"
     if shown_password is not None:
         ready["flower_password"] = shown_password
     return ready
@@ -127,6 +133,7 @@ def _announce(ready: dict[str, Any], *, started: bool) -> None:
         "broker": ready.get("broker_url", ""),
         "worker": f"takes from the queue {ready['queue']}, summaries by {ready['summaries']}",
         "flower": flower,
+        "http": f"{ready['http_url']}  compactor keys create TENANT makes a key" if "http_url" in ready else "",
         "data": f"{ready['data']} (logs in its folder logs)",
     }
     for name, text in rows.items():

@@ -155,6 +155,22 @@ def test_uses_the_server_of_redis_url_and_starts_none(server: EmbeddedServer, tm
         assert up.stop(signal.SIGTERM) == 0
 
 
+def test_starts_the_http_service_when_asked(server: EmbeddedServer, tmp_path: Path) -> None:
+    env = {"REDIS_URL": server.url, "COMPACTOR_NAMESPACE": "up-http"}
+    port = str(free_port())
+    with Command("up", "--json", "--no-flower", "--http-port", port, "--data", str(tmp_path), env=env) as command:
+        up = Up(command)
+        assert list(up.ready["pids"]) == ["worker", "web"]
+        with urllib.request.urlopen(f"{up.ready['http_url']}/readyz", timeout=5) as answer:
+            assert answer.status == 200
+        assert up.stop(signal.SIGTERM) == 0
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = run("up", "--no-flower", "--http-port", port, "--data", str(tmp_path), env=env)
+    assert ended.code == 2
+    assert f"http port {port}: another program listens there. Choose another with --http-port" in ended.err
+
+
 def test_refuses_a_server_that_evicts(tmp_path: Path) -> None:
     with EmbeddedServer(extra=["--maxmemory-policy", "allkeys-lru"]) as evicting:
         ended = run("up", "--no-flower", "--data", str(tmp_path), env={"REDIS_URL": evicting.url})

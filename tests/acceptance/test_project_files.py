@@ -53,7 +53,7 @@ def filled(node: Any, values: Mapping[str, str]) -> Any:
 @pytest.fixture(scope="module")
 def services() -> dict[str, dict[str, Any]]:
     parsed: dict[str, dict[str, Any]] = compose({"FLOWER_BASIC_AUTH": AUTH})["services"]
-    assert set(parsed) == {"redis", "worker", "flower"}
+    assert set(parsed) == {"redis", "worker", "web", "flower"}
     return parsed
 
 
@@ -81,20 +81,20 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def dockerfile(services: Mapping[str, Any]) -> str:
     text: str = services["worker"]["build"]["dockerfile_inline"]
-    assert services["flower"]["build"] == services["worker"]["build"]
+    assert services["flower"]["build"] == services["web"]["build"] == services["worker"]["build"]
     return text
 
 
 def test_nothing_is_published_beyond_loopback(services: dict[str, dict[str, Any]]) -> None:
     ports = [port for service in services.values() for port in service.get("ports", [])]
-    assert ports == ["127.0.0.1:6379:6379", "127.0.0.1:5555:5555"]
+    assert ports == ["127.0.0.1:6379:6379", "127.0.0.1:8080:8080", "127.0.0.1:5555:5555"]
 
 
 def test_every_service_comes_back_and_is_checked(services: dict[str, dict[str, Any]]) -> None:
     for service in services.values():
         assert service["restart"] == "unless-stopped"
         assert service["healthcheck"]["retries"] <= 5
-    for name in ("worker", "flower"):
+    for name in ("worker", "web", "flower"):
         assert services[name]["depends_on"] == {"redis": {"condition": "service_healthy"}}
         assert "celery" not in " ".join(services[name]["healthcheck"]["test"])
 
@@ -107,7 +107,8 @@ def test_a_stop_leaves_a_compaction_its_time(services: dict[str, dict[str, Any]]
 
 def test_only_the_worker_gets_the_models_key(services: dict[str, dict[str, Any]]) -> None:
     assert "OPENAI_API_KEY" in services["worker"]["environment"]
-    assert not [name for name in services["flower"]["environment"] if name.startswith("OPENAI")]
+    for service in ("flower", "web"):
+        assert not [name for name in services[service]["environment"] if name.startswith("OPENAI")]
 
 
 @contextmanager
@@ -135,7 +136,7 @@ def test_the_store_keeps_everything(services: dict[str, dict[str, Any]], tmp_pat
 def test_the_image_does_not_run_as_root(services: dict[str, dict[str, Any]]) -> None:
     users = re.findall(r"^USER (\S+)$", dockerfile(services), re.MULTILINE)
     assert users[-1:] == ["compactor"]
-    for name in ("worker", "flower"):
+    for name in ("worker", "web", "flower"):
         assert services[name]["read_only"] is True
         assert services[name]["cap_drop"] == ["ALL"]
 
@@ -243,6 +244,21 @@ def test_the_worker_starts_and_stops_cleanly(
     command = procfile["worker"] if place == "Procfile" else f"exec {shlex.join(services['worker']['command'])}"
     child = start(command, {"REDIS_URL": server.url, "COMPACTOR_NAMESPACE": f"files-{place}"})
     child.wait_until(lambda: " ready." in child.tail(20_000), "worker")
+    assert child.stop() == 0
+
+
+@pytest.mark.parametrize("place", ["Procfile", "compose"])
+def test_the_http_service_starts_healthy_and_stops_cleanly(
+    place: str, services: dict[str, dict[str, Any]], procfile: dict[str, str], server: EmbeddedServer, start: Start
+) -> None:
+    port = str(free_port())
+    words = [word.replace("0.0.0.0", "127.0.0.1").replace("8080", port) for word in services["web"]["command"]]
+    command = procfile["web"] if place == "Procfile" else f"exec {shlex.join(words)}"
+    child = start(command, {"REDIS_URL": server.url, "COMPACTOR_NAMESPACE": f"files-{place}", "PORT": port})
+    *shell, code = services["web"]["healthcheck"]["test"]
+    assert shell == ["CMD", "python", "-c"]
+    probe = [sys.executable, "-c", code.replace("8080", port)]
+    eventually(lambda: subprocess.run(probe, capture_output=True, check=False).returncode == 0, "a healthy service")
     assert child.stop() == 0
 
 
