@@ -70,7 +70,7 @@ _any = st.one_of(conversations(), busy_conversations(), sound_conversations())
 _share = st.floats(-0.2, 1.2)
 
 
-@hypothesis_settings(max_examples=300)
+@hypothesis_settings(max_examples=150)
 @given(_any, _share, _share)
 def test_at_any_budget_no_fault_is_added(chat: list[dict[str, Any]], share: float, reserve: float) -> None:
     tokens = [count_message(message, by_length) for message in chat]
