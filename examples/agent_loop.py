@@ -28,7 +28,7 @@ TOOLS: list[Any] = [{"type": "function", "function": {"name": "read_log", "param
 
 def read_log(host: int) -> str:
     """The bot's tool; now and then it returns far too much."""
-    lines = 900 if host % 50 == 49 else 30
+    lines = 900 if host % 50 == 49 else 16
     return "\n".join(f"2031-04-09 host-{host} request {n} took {n * 7 % 90} ms" for n in range(lines))
 
 
