@@ -45,8 +45,9 @@ def up(
     data: Annotated[Path | None, typer.Option(help="Folder for the server's data, Flower's memory and logs.")] = None,
     json: Json = False,
 ) -> None:
-    """Runs a server, a worker and Flower on this machine until Ctrl-C or SIGTERM; with `--http-port` the HTTP service too.
+    """Runs a server, a worker and Flower on this machine until Ctrl-C or SIGTERM.
 
+    With `--http-port` the HTTP service runs too.
     With `REDIS_URL` set no server is started and that one is used. Data stays in `--data`, by default
     `$XDG_STATE_HOME/compactor` or `~/.local/state/compactor` (macOS: Application Support). Everything
     listens on 127.0.0.1 only. A part that ends, whatever its exit code, is started again. Flower's

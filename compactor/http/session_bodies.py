@@ -27,6 +27,11 @@ _K: Final[dict[str, Any]] = {
     "default": None,
 }
 _TOKENS: Final[dict[str, Any]] = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}], "default": None}
+_CUT: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "integer", "minimum": 1}, {"type": "boolean"}, {"type": "null"}],
+    "description": "Characters of a tool result that are stored, true for 8,000; the whole stays recallable.",
+    "default": None,
+}
 _PLACE: Final[dict[str, Any]] = {
     "anyOf": [{"type": "string", "pattern": "^m[0-9]{1,15}$"}, {"type": "integer", "minimum": 0}],
     "description": "A recall id such as `m12`, or its number.",
@@ -86,6 +91,7 @@ class PushBody(Configured):
     """One message or a list of them."""
 
     messages: OneOrMore
+    limit_result: Annotated[Any, WithJsonSchema(_CUT)] = None
 
 
 class EstimateBody(Configured):
@@ -93,14 +99,22 @@ class EstimateBody(Configured):
 
     tools: Objects | None = None
     system: str | None = None
-    response_format: Annotated[dict[str, Any], Field()] | None = None
+    variables: Annotated[dict[str, Any], Field(description="Fill the `{{name}}` places of `system`, once.")] | None = (
+        None
+    )
+    response_format: dict[str, Any] | None = None
     max_output_tokens: Tokens = None
 
 
 class PrepareBody(EstimateBody):
-    """The model call to prepare; `messages` is the caller's own list of the whole conversation, if it keeps one."""
+    """The model call to prepare; `messages` is the caller's own list of the whole conversation, if it keeps one.
+
+    `extra` messages follow the history in this send alone; `tool_text` writes calls and results as text.
+    """
 
     messages: Messages = None
+    extra: Messages = None
+    tool_text: bool = False
     wait: Wait = 0.0
     wait_for: Literal["fit", "swap"] = "fit"
     repair: bool | None = None

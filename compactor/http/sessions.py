@@ -90,14 +90,21 @@ async def erase(name: Name, using: Working, by: By) -> Response:
 async def push(name: Name, body: PushBody, using: Working, by: By, idempotency_key: IdempotencyKey = None) -> Response:
     """Stores one message or a list of them, exactly once."""
     session = await opened(using, by, name, body)
-    return answer(shown(await session.push(body.messages, idempotency_key)))
+    return answer(shown(await session.push(body.messages, idempotency_key, body.limit_result)))
 
 
 @router.post("/{name}/estimate", responses=answered("Verdict"))
 async def estimate(name: Name, body: EstimateBody, using: Working, by: By) -> Response:
     """How full the context would be, in tokens; changes nothing and queues nothing."""
     session = await opened(using, by, name, body)
-    return answer(shown(await session.estimate(body.tools, body.system, body.response_format, body.max_output_tokens)))
+    verdict = await session.estimate(
+        tools=body.tools,
+        system=body.system,
+        variables=body.variables,
+        response_format=body.response_format,
+        max_output_tokens=body.max_output_tokens,
+    )
+    return answer(shown(verdict))
 
 
 @router.post("/{name}/prepare", responses=answered("Context"))
@@ -113,8 +120,11 @@ async def prepare(name: Name, body: PrepareBody, using: Working, by: By) -> Resp
         body.messages,
         tools=body.tools,
         system=body.system,
+        variables=body.variables,
         response_format=body.response_format,
+        extra=body.extra,
         max_output_tokens=body.max_output_tokens,
+        tool_text=body.tool_text,
         wait=body.wait,
         wait_for=body.wait_for,
         repair=body.repair,

@@ -61,6 +61,34 @@ def test_an_estimate_counts_and_stores_nothing(bot: Bot) -> None:
     bot.get("/v1/sessions/new").problem(404, "session_not_found")
 
 
+def test_a_system_text_is_filled_and_extra_messages_follow_the_history(bot: Bot) -> None:
+    bot.post("/v1/sessions/filled/messages", {"messages": HELLO, "config": CONFIG}).good()
+    extra = {"role": "user", "content": "And be short."}
+    body = {"system": "Now: {{now}}", "variables": {"now": "noon {{x}}"}, "extra": [extra], "config": CONFIG}
+    context = bot.post("/v1/sessions/filled/prepare", body).good()
+    assert context["messages"] == [{"role": "system", "content": "Now: noon {{x}}"}, HELLO, extra]
+    verdict = context["verdict"]
+    assert verdict["variables"] > 0
+    assert verdict["base"] == verdict["system"] - verdict["variables"]
+    assert bot.get("/v1/sessions/filled/originals").good() == {"messages": [HELLO]}
+
+
+def test_a_long_result_is_stored_cut_and_recalled_whole(bot: Bot) -> None:
+    result = {"role": "tool", "tool_call_id": "c1", "content": "x" * 9_000}
+    body = {"messages": [HELLO, CALLING, result], "limit_result": 500, "config": CONFIG}
+    bot.post("/v1/sessions/cut/messages", body).good()
+    sent = bot.post("/v1/sessions/cut/prepare", {"config": CONFIG}).good()["messages"][2]["content"]
+    assert len(sent) < 700
+    assert bot.get("/v1/sessions/cut/recall/m2").good() == {"message": result}
+
+
+def test_calls_and_results_are_written_as_text(bot: Bot) -> None:
+    result = {"role": "tool", "tool_call_id": "c1", "content": "red"}
+    bot.post("/v1/sessions/text/messages", {"messages": [HELLO, CALLING, result], "config": CONFIG}).good()
+    sent = bot.post("/v1/sessions/text/prepare", {"tool_text": True, "config": CONFIG}).good()["messages"]
+    assert not [message for message in sent if message.get("tool_calls") or message["role"] == "tool"]
+
+
 def test_going_back(bot: Bot) -> None:
     base = "/v1/sessions/back"
     for number in range(3):
