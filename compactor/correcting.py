@@ -55,7 +55,7 @@ class Correcting:
         return (yield from self._learn(learned))
 
     def _learn(self, change: Callable[[Anchor | None], Anchor | None]) -> Flow[bool]:
-        """Stores the changed anchor; without Redis this process alone has learned it."""
+        """Stores the changed anchor; without Redis this process alone has learned it. False: nothing was."""
         reader = self._reader
         for _ in range(_ATTEMPTS):
             known = reader.around.anchors.get((reader.session, reader.model), "")
@@ -66,8 +66,9 @@ class Correcting:
             try:
                 stands = yield from run(keep_anchor(reader.keys, model=reader.model, known=known, anchor=new))
             except StoreUnavailableError:
-                stands = None
-            reader.learn(new if stands is None else stands)
-            if stands is None:
-                break
-        return True
+                reader.learn(new)
+                return True
+            reader.learn(stands or "")
+            if stands is None or stands == new:
+                return stands == new
+        return False

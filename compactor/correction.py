@@ -10,6 +10,7 @@ Measured on recorded usage of seven sources: docs/parity.md.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -22,7 +23,11 @@ UNKNOWN_PRIOR: Final = 1.15  # for models whose tokenizer tiktoken does not know
 _APART: Final = 50  # tokens between two reports that tell a slope
 _STEEPEST: Final = 2.0
 _LEAST_BILLED: Final = 0.4  # of our count; less is a bill without what was cached, or of another request
+_MOST: Final = 10**9  # tokens; a larger figure is no count of a prompt
 _OVERFLOW: Final = 1.1  # times what was expected, for an overflow that names no figure
+_FINEST: Final = 1 << 16  # steps of a slope: products with it are exact, here and in Lua
+_SENT: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_STORED: Final = re.compile(r"([0-9.]{1,20})" + 5 * r" ([0-9]{1,10})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +103,22 @@ def first_correction(prior: float) -> Correction:
 
 def reported(anchor: Anchor | None, count: int, billed: int) -> Anchor | None:
     """The anchor after one more report: a list of `count` tokens was billed as `billed`. None: not to be believed."""
-    if count <= 0 or billed < _LEAST_BILLED * count:
+    if not 0 < count <= _MOST or not _LEAST_BILLED * count <= billed <= _MOST:
         return anchor
+    return _moved(anchor, count, billed)
+
+
+def _moved(anchor: Anchor | None, count: int, billed: int) -> Anchor:
     if anchor is None:
         return Anchor(count, billed, count, billed)
-    moved = replace(anchor, count=count, billed=billed)
+    limit = 0 if billed > anchor.limit else anchor.limit  # so long a list was accepted
+    moved = replace(anchor, count=count, billed=billed, limit=limit)
     apart = count - anchor.base_count
     if abs(apart) < _APART:
         return moved
     slope = (billed - anchor.base_billed) / apart
     if 1 / _STEEPEST <= slope <= _STEEPEST:
-        return replace(moved, slope=slope)
+        return replace(moved, slope=round(slope * _FINEST) / _FINEST)
     return replace(moved, slope=1.0, base_count=count, base_billed=billed)
 
 
@@ -120,10 +130,11 @@ def overflowed(anchor: Anchor | None, count: int, *, expected: int, limit: int, 
     the window.
     """
     real = min(limit, window) if window else limit
-    billed = named if named > real else math.ceil(_OVERFLOW * max(expected, real))
-    learned = reported(anchor, count, billed) or Anchor(count, billed, count, billed)
-    known = learned.limit or limit
-    return replace(learned, limit=min(known, window) if 0 < window < limit else learned.limit)
+    told = real < named <= _MOST and named >= _LEAST_BILLED * count
+    billed = named if told else min(_MOST, math.ceil(_OVERFLOW * max(expected, real)))
+    known = 0 if anchor is None else anchor.limit
+    learned = _moved(anchor, max(1, min(count, _MOST)), billed)
+    return replace(learned, limit=min(known or window, window) if 0 < window < limit else known)
 
 
 def model_key(model: str) -> str:
@@ -132,22 +143,23 @@ def model_key(model: str) -> str:
 
 
 def written(anchor: Anchor) -> str:
-    """An anchor as it is stored: offset and slope first, for the script that judges a send."""
-    line = anchor.correction
+    """An anchor as it is stored: the slope, then whole numbers; `prepare.lua` reads it too."""
     numbers = (anchor.count, anchor.billed, anchor.base_count, anchor.base_billed, anchor.limit)
-    return " ".join((repr(line.offset), repr(line.slope), *map(str, numbers)))
+    return " ".join((repr(anchor.slope), *map(str, numbers)))
 
 
 def read_anchor(text: str) -> Anchor | None:
     """A stored anchor; None for none, and for one garbled from outside."""
-    try:
-        _, slope, *numbers = text.split()
-        count, billed, base_count, base_billed, limit = map(int, numbers)
-        anchor = Anchor(count, billed, base_count, base_billed, float(slope), limit)
-    except (ValueError, OverflowError):
+    found = _STORED.fullmatch(text)
+    if found is None:
         return None
-    sound = 1 / _STEEPEST <= anchor.slope <= _STEEPEST and anchor.count > 0 and anchor.limit >= 0
-    return anchor if sound else None
+    try:
+        slope = float(found[1])
+    except ValueError:
+        return None
+    count, billed, base_count, base_billed, limit = numbers = [int(figure) for figure in found.groups()[1:]]
+    sound = 1 / _STEEPEST <= slope <= _STEEPEST and count > 0 and max(numbers) <= _MOST
+    return Anchor(count, billed, base_count, base_billed, slope, limit) if sound else None
 
 
 def billed_tokens(usage: Any) -> int:
@@ -156,12 +168,7 @@ def billed_tokens(usage: Any) -> int:
     Reads Chat Completions (`prompt_tokens`), Responses (`input_tokens`) and Anthropic's messages,
     whose `input_tokens` leave out what was cached. Takes objects and mappings.
     """
-    for name in ("prompt_tokens", "input_tokens"):
-        tokens = _whole(usage, name)
-        if tokens:
-            cached = ("cache_read_input_tokens", "cache_creation_input_tokens") if name == "input_tokens" else ()
-            return tokens + sum(_whole(usage, each) for each in cached)
-    return 0
+    return _whole(usage, "prompt_tokens") or sum(_whole(usage, name) for name in _SENT)
 
 
 def _whole(usage: Any, name: str) -> int:

@@ -188,12 +188,14 @@ class Sending:
 
 def _as_text(view: View, messages: Sequence[Message], budget: Budget, send: Send) -> View:
     """The view without tool roles; what the frames cost over the ceiling is cut from the history."""
+    ceiling = budget.ceiling
     while True:
         shown = tuple(as_text(view.messages))
         tokens = count_messages(shown, send.encode)
-        over = send.fixed.total + tokens - budget.ceiling
+        over = send.fixed.total + tokens - ceiling
         if over <= 0 or view.fit is Fit.IMPOSSIBLE:
-            return replace(view, messages=shown, tokens=tokens, stable_until=0)
+            fit = Fit.SHORTENED if over <= 0 and view.fit is Fit.IMPOSSIBLE else view.fit
+            return replace(view, messages=shown, tokens=tokens, fit=fit, stable_until=0)
         lower = max(1, budget.ceiling - over)
         budget = replace(budget, ceiling=lower, threshold=min(budget.threshold, lower))
         view = compose(messages, budget, send.encode, beside=send.fixed.total)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
-from compactor.formats.openai import RESULT_ROLES, media_of, text_of
+from compactor.formats.openai import RESULT_ROLES, calls, media_of, text_of
 from compactor.frozen import freeze
 from compactor.history import History, read_history
 from compactor.wording import tool_name, wording_for
@@ -34,8 +34,7 @@ def as_text(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
             framed.append(_framed(message, _name(history, index, message)))
             continue
         close()
-        step = history.step_of.get(index)
-        shown.append(_called(message, history, index) if step is not None and step.calls else message)
+        shown.append(_called(message) if _CALL_KEYS & message.keys() else message)
     close()
     return shown
 
@@ -46,11 +45,12 @@ def _name(history: History, index: int, message: Mapping[str, Any]) -> str:
     return tool_name(str(message.get("name") or "") if step is None or order is None else step.calls[order].name)
 
 
-def _called(message: Mapping[str, Any], history: History, index: int) -> Mapping[str, Any]:
-    lines = [f"[{tool_name(call.name)}({call.arguments})]" for call in history.step_of[index].calls]
+def _called(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    lines = [f"[{tool_name(call.name)}({call.arguments})]" for call in calls(message)]
     said = text_of(message)
     rest = {key: value for key, value in message.items() if key not in _CALL_KEYS}
-    return freeze({**rest, "content": "\n".join([*([said] if said else []), *lines])})  # type: ignore[no-any-return] # why: freeze keeps the outer type
+    content = "\n".join([*([said] if said else []), *lines]) if lines else message.get("content")
+    return freeze({**rest, "content": content})  # type: ignore[no-any-return] # why: freeze keeps the outer type
 
 
 def _framed(message: Mapping[str, Any], name: str) -> str:
@@ -58,5 +58,13 @@ def _framed(message: Mapping[str, Any], name: str) -> str:
     words = wording_for(text)
     if media := media_of(message):
         text = "\n".join(filter(None, (text, f"[{words.media.format(count=media)}]")))
-    mark = blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    mark = _mark(text)
     return f"{words.tool_output.format(tool=name)}\n=== {mark} ===\n{text}\n=== {mark} ==="
+
+
+def _mark(text: str) -> str:
+    """16 hex digits that do not stand in the text; the same for the same text, so that a prompt cache lives."""
+    mark = text
+    while mark in text:
+        mark = blake2b(mark.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return mark

@@ -8,12 +8,13 @@ from compactor.commands.command import Command, SessionKeys, text
 
 
 def keep_anchor(keys: SessionKeys, *, model: str, known: str, anchor: str) -> Command[str | None]:
-    """Stores an anchor made from `known`; answers the one that stands instead when another came before, else None.
+    """Stores an anchor made from `known`; answers the one that stands then: another one when that came before.
 
-    A session that does not exist learns nothing.
+    None: the session does not exist, and learns nothing.
     """
 
     def parse(replies: list[Any]) -> str | None:
-        return text(replies[0][1]) if text(replies[0][0]) == "changed" else None
+        status, *held = map(text, replies[0])
+        return None if status == "gone" else held[0] if status == "changed" else anchor
 
     return Command(parse, "anchor", keys.all, (model, known, anchor))

@@ -4,7 +4,7 @@
 -- returns {'kept'}, {'changed', the anchor that stands now}, or {'gone'} (no such session)
 local state = redis.call('HMGET', KEYS[1], 'revision', 'schema', 'anchors', 'anchor:' .. ARGV[1])
 if not state[1] or (tonumber(state[2]) or 1) > 1 then return {'gone'} end
-local held = state[4] or ''
+local held = string.match(state[4] or '', '^[0-9. ]+$') or '' -- what was garbled from outside is none
 if held ~= ARGV[2] and held ~= ARGV[3] then return {'changed', held} end
 local kept = {}
 for model in string.gmatch(state[3] or '', '%x+') do

@@ -42,14 +42,19 @@ local judges = ARGV[6] ~= 'look' and (ARGV[13] == '' or ARGV[13] == '=' .. chain
 -- A caller may not have heard of the last swap yet; its list is never more than the whole.
 local load = (ARGV[14] == '' and total or math.min(total, tonumber(ARGV[14]))) + ARGV[9]
 -- What the provider is expected to count: offset + slope x count, of the session's anchor or of the prior.
-local anchor = {}
-for figure in string.gmatch(state[20] or '', '%S+') do anchor[#anchor + 1] = tonumber(figure) end
-local learned = #anchor == 7 and anchor[2] >= 0.5 and anchor[2] <= 2
-local offset_tokens = learned and anchor[1] or tonumber(ARGV[17])
-local slope = learned and anchor[2] or tonumber(ARGV[18])
+-- The anchor's figures: slope, count, billed, the count and bill that the slope is measured from, limit.
+local anchor = {string.match(state[20] or '', '^([0-9.]+) (%d+) (%d+) (%d+) (%d+) (%d+)$')}
+local learned = true
+for i = 1, 6 do
+  anchor[i] = tonumber(anchor[i] or '')
+  learned = learned and anchor[i] ~= nil and anchor[i] <= 1000000000
+end
+learned = learned and anchor[1] >= 0.5 and anchor[1] <= 2 and anchor[2] > 0
+local slope = learned and anchor[1] or tonumber(ARGV[18])
+local offset_tokens = learned and anchor[3] - slope * anchor[2] or tonumber(ARGV[17])
 local threshold = tonumber(ARGV[8])
-if learned and anchor[7] > 0 and anchor[7] < tonumber(ARGV[19]) then
-  threshold = math.max(1, math.floor(threshold * anchor[7] / ARGV[19])) -- the provider named a smaller window
+if learned and anchor[6] > 0 and anchor[6] < tonumber(ARGV[19]) then
+  threshold = math.max(1, math.floor(threshold * anchor[6] / ARGV[19])) -- the provider named a smaller window
 end
 local expected = math.max(0, math.floor(offset_tokens + slope * load))
 local changes = {}
