@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from compactor import Compactor, ModelConfig, Outcome, Session
-from compactor.commands import breaker, counters, dead, read, summaries, tenants
+from compactor.commands import api_keys, breaker, configs, counters, dead, read, summaries, tenants
 from compactor.commands.command import Command, session_keys
 from compactor.embedded import free_port
 from compactor.exceptions import SummarizerRateLimited
@@ -248,6 +248,64 @@ def _circuit(stage: Stage) -> str:
     return breaker.breaker_key(stage.settings.namespace, "server", "model")
 
 
+def _learned(stage: Stage) -> Command[Any]:
+    stage.session.push(conversation(1))
+    return stage.by_client(lambda session: session.prepare().report_usage({"prompt_tokens": 2_000}))
+
+
+_KEY = api_keys.ApiKey("00aa11bb22cc33dd", "ff" * 32, "cut")
+_BODY = b'{"name":"main","provider":"openai","model":"gpt-4o","context_limit":128}'
+
+
+def _issued(stage: Stage) -> Command[Any]:
+    return api_keys.issue(stage.settings.namespace, _KEY)
+
+
+def _revoked(stage: Stage) -> Command[Any]:
+    stage.store.run(_issued(stage))
+    return api_keys.revoke(stage.settings.namespace, _KEY.id)
+
+
+def _place(stage: Stage) -> configs.Place:
+    return configs.Place(stage.settings.namespace, "cut", "u1", "config-1")
+
+
+def _config_made(stage: Stage) -> Command[Any]:
+    written = configs.Written(_BODY, is_default=True, key="set", sealed=b"sealed")
+    return configs.write(_place(stage), written, operation="made", expected=None, most=10)
+
+
+def _config_changed(stage: Stage) -> Command[Any]:
+    stage.store.run(_config_made(stage))
+    written = configs.Written(_BODY, is_default=False, key="drop")
+    return configs.write(_place(stage), written, operation="changed", expected=1, most=10)
+
+
+def _config_deleted(stage: Stage) -> Command[Any]:
+    stage.store.run(_config_made(stage))
+    return configs.delete(_place(stage), operation="deleted", expected=1)
+
+
+def _configs_listed(stage: Stage) -> Command[Any]:
+    stage.store.run(_config_made(stage))
+    return configs.read_all(stage.settings.namespace, "cut", "u1")
+
+
+def _config_bound_to(stage: Stage) -> Command[Any]:
+    stage.store.run(_config_made(stage))
+    return configs.bind(stage.settings.namespace, "cut", "session", "u1", "config-1", life_ms=90_000)
+
+
+def _config_looked_up(stage: Stage) -> Command[Any]:
+    stage.store.run(_config_bound_to(stage))
+    return configs.bound(stage.settings.namespace, "cut", "session", life_ms=90_000)
+
+
+def _resealed(stage: Stage) -> Command[Any]:
+    stage.store.run(_config_made(stage))
+    return configs.reseal(stage.settings.namespace, "cut", "config-1", b"sealed", b"sealed anew")
+
+
 def _remembered(stage: Stage) -> Command[Any]:
     stage.session.push(conversation(8))
     stage.session.prepare()
@@ -257,6 +315,14 @@ def _remembered(stage: Stage) -> Command[Any]:
 
 def _whole(answer: Any) -> object:
     return answer
+
+
+def _version(config: Any) -> object:
+    return config.version, config.is_default
+
+
+def _versions(found: Any) -> object:
+    return [_version(config) for config in found]
 
 
 _ORIGINAL = conversation(1)[3]
@@ -286,6 +352,16 @@ CASES = {  # by script, and behind a colon what is special
     "forget": Case(_forgotten, _whole, 1, 0),
     "sizes": Case(_reported, _whole, 4_096, 4_096),
     "count": Case(_counted, _whole, 1, 2, counts=True),
+    "anchor": Case(_learned, lambda stands: stands.split()[2], "2000", "2000"),
+    "issue_key": Case(_issued, _whole, True, True),
+    "revoke_key": Case(_revoked, _whole, True, True),
+    "config_write": Case(_config_made, _version, (1, True), (1, True)),
+    "config_write:changed": Case(_config_changed, _version, (2, False), (2, False)),
+    "config_delete": Case(_config_deleted, _whole, None, None),
+    "config_list": Case(_configs_listed, _versions, [(1, True)], [(1, True)], reads=True),
+    "config_bind": Case(_config_bound_to, _version, (1, True), (1, True)),
+    "config_bound": Case(_config_looked_up, _version, (1, True), (1, True), reads=True),
+    "config_reseal": Case(_resealed, _whole, True, False),
     "remember": Case(_remembered, _whole, True, True),
     "settle": Case(_settled, _whole, False, False, counts=True),
     "admit": Case(_admitted, lambda admission: admission.circuit.value, "trial", "tried"),

@@ -10,7 +10,7 @@ from compactor.records import unpack
 from compactor.settings import Settings
 from tests.integration.stored import keys_of
 
-_TIME: Final = re.compile(rb"(?<!\d)1[5-9]\d{11}(?!\d)")  # ms since the epoch
+_TIME: Final = re.compile(rb"(?<!\d)1[5-9]\d{8}(?:\d{3})?(?!\d)")  # seconds or ms since the epoch
 
 
 def everything(raw: Any, settings: Settings, session: str) -> dict[str, object]:
@@ -45,12 +45,15 @@ def _keys(raw: Any, settings: Settings) -> list[str]:
 
 
 def _value(raw: Any, key: str) -> Any:
-    return raw.hgetall(key) if raw.type(key) == b"hash" else raw.lrange(key, 0, -1)
+    readers = {b"hash": lambda: raw.hgetall(key), b"list": lambda: raw.lrange(key, 0, -1)}
+    return readers.get(raw.type(key), lambda: raw.get(key))()
 
 
 def _timeless(key: str, value: Any) -> object:
     if key.endswith((":messages", ":cleared")):
         return [replace(unpack(row), pushed_ms=0) for row in value]
     if key.endswith((":audit", ":changes")):
+        return value
+    if isinstance(value, bytes):
         return value
     return {name: _TIME.sub(b"", stored) for name, stored in value.items()}

@@ -24,6 +24,7 @@ from tests.unit.chat import Chat, result, user
 KEYS = session_keys("test", session_id("tenant/chat-1"))
 OWNER = CompactionId("owner-1")
 CHAIN = b"c" * 16
+ANCHOR = b"1.0 40 50 40 50 0"
 JUDGED = Judgement(Budget(16_000, 9_600, 12_800, 100), "o200k_base", b'{"judged":1}')
 
 
@@ -133,7 +134,7 @@ def preparing(known: Known, *, mode: Mode = "send") -> Command[tuple[None, prepa
 def answer(
     *, length: int, total: int = 50, kind: bytes = b"delta", claimed: int = 0, rest: tuple[Any, ...] = ()
 ) -> Any:
-    return [b"ok", 1_000, 10, length, total, 1, b"idle", claimed, b"", b"", kind, 2_500, CHAIN, *rest]
+    return [b"ok", 1_000, 10, length, total, 1, b"idle", claimed, b"", b"", kind, 2_500, CHAIN, ANCHOR, *rest]
 
 
 def prepared_from(command: Command[tuple[None, prepare.Prepared | None]], *replies: Any) -> prepare.Prepared:
@@ -165,6 +166,7 @@ def test_a_first_prepare_gets_the_whole_history() -> None:
     assert (found.version, found.offset, found.length, found.total) == (1_000, 10, 2, 50)
     assert (found.lead, found.claim, found.claimed, found.held) == (1, "idle", False, "")
     assert (found.tail, found.changed, found.whole, found.queued_seconds) == (tuple(rows), {}, False, 2.5)
+    assert found.anchor == ANCHOR.decode()
     assert found.chain == CHAIN
 
 
