@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import ipaddress
 import logging
+import socket
 from typing import Annotated, Final
 
 import typer
 from rich.text import Text
 
 from compactor.cli.app import app
-from compactor.cli.console import stderr
+from compactor.cli.console import Json, print_json, stderr, stdout
 from compactor.cli.stopping import StopFlag
 from compactor.exceptions import ConfigurationError
 from compactor.settings import read_settings
@@ -24,6 +25,7 @@ _GRACE: Final = 30  # seconds that requests under way have at a stop; more than 
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; loopback unless you say otherwise.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65_535, metavar="PORT", help="Port to listen on.")] = HTTP_PORT,
+    json: Json = False,
 ) -> None:
     """Serves sessions and stored configs over HTTP, for bots in any language, until Ctrl-C or SIGTERM.
 
@@ -45,17 +47,36 @@ def serve(
             soft_wrap=True,
         )
     log_to_stderr()
-    with StopFlag().listening():  # uvicorn sends itself the signal again when it is done; the stop was asked for
-        uvicorn.run(
-            service,
-            host=host,
-            port=port,
-            access_log=False,  # the service writes its own, without addresses
-            log_config=None,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=_GRACE,
-        )
+    config = uvicorn.Config(
+        service,
+        host=host,
+        port=port,
+        access_log=False,  # the service writes its own, without addresses
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_GRACE,
+    )
+    with _listening(host, port) as listening, StopFlag().listening():
+        url = _url(host, port)
+        print_json({"ready": True, "http_url": url}) if json else stdout.print(Text(f"ready: {url}; Ctrl-C stops"))
+        # uvicorn sends itself the signal again when it is done; the flag takes it.
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises ConfigurationError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2_048)
+    except OSError as error:
+        raise ConfigurationError(
+            f"http port {port}: cannot listen on {host} ({error.strerror}). Choose another --port or --host."
+        ) from None
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def require_http() -> None:

@@ -87,7 +87,7 @@ class _Kind:
     retry: bool = False
 
 
-_KINDS: Final[Mapping[type[CompactorError], _Kind]] = {
+KINDS: Final[Mapping[type[CompactorError], _Kind]] = {
     ConfigurationError: _Kind(422, "invalid_request", "The request cannot be understood"),
     VocabularyError: _Kind(
         500, "internal_error", "The service failed", "A token vocabulary of the service is missing or damaged."
@@ -132,7 +132,7 @@ _KINDS: Final[Mapping[type[CompactorError], _Kind]] = {
 
 def problem_of(error: CompactorError) -> Problem:
     """The problem that tells of one of our errors."""
-    found = next((_KINDS[kind] for kind in type(error).__mro__ if kind in _KINDS), None)
+    found = next((KINDS[kind] for kind in type(error).__mro__ if kind in KINDS), None)
     if found is None:
         return internal_error()
     headers = {"Retry-After": SOON} if found.retry else {}
@@ -177,7 +177,7 @@ def _expected(error: Mapping[str, Any]) -> str:
     return text.removeprefix("Value error, ").removesuffix(".")
 
 
-_PLAIN: Final = {
+PLAIN: Final = {
     400: ("bad_request", "The request cannot be read", "The request cannot be read."),
     405: ("method_not_allowed", "Method not allowed", "This address does not take the method; see Allow."),
 }
@@ -191,7 +191,7 @@ def _of_framework(request: Request, error: Exception) -> Response:
         return not_found().response()
     if error.status_code == 405:  # the framework names the methods of the first route that it met
         error.headers = {"Allow": ", ".join(methods_at(request.app, request.scope["path"]))}
-    code, title, detail = _PLAIN.get(error.status_code, ("http_error", "The request failed", "The request failed."))
+    code, title, detail = PLAIN.get(error.status_code, ("http_error", "The request failed", "The request failed."))
     return Problem(error.status_code, code, title, detail, headers=error.headers).response()
 
 

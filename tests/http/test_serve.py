@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -32,8 +33,9 @@ def test_a_stop_lets_requests_end(server: EmbeddedServer) -> None:
     settings = read_settings(redis_url=server.url, namespace=f"h{uuid.uuid4().hex[:12]}")
     env = {"REDIS_URL": server.url, "COMPACTOR_NAMESPACE": settings.namespace}
     port = free_port()
-    with Compactor(settings=settings) as memory, Command("serve", "--port", str(port), env=env) as command:
+    with Compactor(settings=settings) as memory, Command("serve", "--json", "--port", str(port), env=env) as command:
         bot = Bot(port, Service(settings, port, memory).key("acme"))
+        assert json.loads(command.line()) == {"ready": True, "http_url": f"http://127.0.0.1:{port}"}
         wait_until(lambda: is_up(port), what="the service")
         config: dict[str, Any] = {"model": "gpt-4o", "context_limit_tokens": 60}
         message = {"role": "user", "content": f"{WORDS} " * 100}
@@ -71,6 +73,15 @@ def test_listening_beyond_loopback_is_warned_of(server: EmbeddedServer) -> None:
         ended = command.end()
     assert "Put a proxy with TLS in front" in ended.err
     assert ended.code in (0, 130)
+
+
+def test_a_taken_port_is_told(server: EmbeddedServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = run("serve", "--port", str(taken.getsockname()[1]), env={"REDIS_URL": server.url})
+    assert ended.code == 2
+    assert "Address already in use" in ended.err
+    assert "--port" in ended.err
+    assert "Traceback" not in ended.err
 
 
 def test_a_wrong_setting_is_one_line(server: EmbeddedServer) -> None:
