@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from compactor import AsyncCompactor, AsyncSession, Compactor, Context, ModelConfig, Outcome, Receipt, Status, Verdict
+from compactor import AsyncCompactor, AsyncSession, Compactor, ModelConfig, Outcome, Receipt, Status, Verdict
 from compactor.checkpoints import Checkpoint
 from compactor.commands.command import Command
 from compactor.models import Erased
 from compactor.pushing import LimitResult
 from compactor.sending import WaitFor
+from compactor.session_context import AsyncSessionContext, SessionContext, parts_of
 from compactor.settings import Settings
 from compactor.store import AsyncStore, Store
 
@@ -28,6 +29,7 @@ class SessionClient(Protocol):
         *,
         tools: Any = None,
         system: str | None = None,
+        variables: Mapping[str, Any] | None = None,
         response_format: Any = None,
         max_output_tokens: int | None = None,
     ) -> Verdict: ...
@@ -38,11 +40,14 @@ class SessionClient(Protocol):
         tools: Any = None,
         system: str | None = None,
         response_format: Any = None,
+        variables: Mapping[str, Any] | None = None,
+        extra: Any = None,
         max_output_tokens: int | None = None,
         wait: float = 0.0,
         wait_for: WaitFor = "fit",
         repair: bool | None = None,
-    ) -> Context: ...
+        tool_text: bool = False,
+    ) -> SessionContext: ...
     def sync(self, messages: Any) -> Receipt: ...
     def compact(self, wait: float = 0.0) -> Outcome: ...
     def recall(self, recall_id: str) -> Any: ...
@@ -91,12 +96,17 @@ class AwaitedSession:
         *,
         tools: Any = None,
         system: str | None = None,
+        variables: Mapping[str, Any] | None = None,
         response_format: Any = None,
         max_output_tokens: int | None = None,
     ) -> Verdict:
         return self._run(
             self._session.estimate(
-                tools=tools, system=system, response_format=response_format, max_output_tokens=max_output_tokens
+                tools=tools,
+                system=system,
+                variables=variables,
+                response_format=response_format,
+                max_output_tokens=max_output_tokens,
             )
         )
 
@@ -107,22 +117,36 @@ class AwaitedSession:
         tools: Any = None,
         system: str | None = None,
         response_format: Any = None,
+        variables: Mapping[str, Any] | None = None,
+        extra: Any = None,
         max_output_tokens: int | None = None,
         wait: float = 0.0,
         wait_for: WaitFor = "fit",
         repair: bool | None = None,
-    ) -> Context:
-        return self._run(
+        tool_text: bool = False,
+    ) -> SessionContext:
+        context = self._run(
             self._session.prepare(
                 messages,
                 tools=tools,
                 system=system,
                 response_format=response_format,
+                variables=variables,
+                extra=extra,
                 max_output_tokens=max_output_tokens,
                 wait=wait,
                 wait_for=wait_for,
                 repair=repair,
+                tool_text=tool_text,
             )
+        )
+        return self._reporting(context)
+
+    def _reporting(self, context: AsyncSessionContext) -> SessionContext:
+        return SessionContext(
+            **parts_of(context),
+            _usage=lambda usage: self._run(context.report_usage(usage)),
+            _overflow=lambda error: self._reporting(self._run(context.report_overflow(error))),
         )
 
     def sync(self, messages: Any) -> Receipt:
