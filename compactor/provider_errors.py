@@ -33,18 +33,21 @@ _TOO_LONG: Final = re.compile(
     r"|(?:prompt|input|request|messages?)\b.{0,20} too (?:large|long)"
     r"|maximum (?:context|prompt|model|input) length|token count .{0,40}exceeds"
     r"|too many (?:input )?tokens|input length|model token limit|input tokens? exceed|tokens?`? (?:\+|must be <=)"
+    r"|tokens?(?: of image and text| length)? exceeds? (?:the )?(?:max|model)"
     r"|prompt.{0,12} exceeds?\b|(?:prompt|输入|内容|上下文).{0,12}(?:超长|过长|超出|超过)"
 )
 _WINDOWS: Final = re.compile(
     r"(?i)maximum (?:context|prompt|model|input) length(?: is| of|:)? ?(\d{3,9})|> ?(\d{3,9}) maximum"
     r"|maximum number of tokens allowed ?\(?(\d{3,9})|with (\d{3,9}) maximum context|must be <= ?(\d{3,9})"
     r"|\[\d+, ?(\d{3,9})\]|context (?:length|size|window)(?: of| is|:)?(?: only)? ?\(?(\d{3,9})"
-    r"|token limit:? ?(\d{3,9})|cannot exceed (\d{3,9})|limit of (\d{3,9}) tokens|n_ctx\\?\"?: ?(\d{3,9})"
+    r"|context limit: \d+ \+ \d+ > (\d{3,9})|token limit:? ?(\d{3,9})|cannot exceed (\d{3,9})|limit of (\d{3,9}) tokens"
+    r"|n_ctx\\?\"?: ?(\d{3,9})"
 )
 _SIZES: Final = re.compile(
-    r"(?i)(\d{3,9}) in the messages|resulted in (\d{3,9})|too long: (\d{3,9}) tokens|token count ?\(?(\d{3,9})"
+    r"(?i)(\d{3,9}) in the messages|resulted in (\d{3,9})|too long: (\d{3,9})\b|token count ?\(?(\d{3,9})"
     r"|contains (\d{3,9}) tokens|\(length (\d{3,9})\)|given: (\d{3,9})|n_prompt_tokens\\?\"?: ?(\d{3,9})"
-    r"|requested (\d{3,9}) tokens|(?:request|prompt) \((\d{3,9}) tokens\)"
+    r"|input tokens \((\d{3,9})|total of (\d{3,9}) tokens|requested (\d{3,9}) tokens"
+    r"|(?:request|prompt) \((\d{3,9}) tokens\)"
 )
 _FILTERED: Final = re.compile(r"(?i)content[_ ]?filter|content management policy|responsible ?ai ?policy")
 _OF_THE_OUTPUT: Final = re.compile(r"(?i)max_(?:completion_)?tokens.{0,20}too large|completion tokens, whereas")
