@@ -6,7 +6,8 @@ worker: what does not fit leaves the list. Messages are dicts, SDK objects or La
 kept are the same objects. All figures are tokens, limits in a configuration are K tokens.
 
 `llm_config` is a ModelConfig, or a mapping that may hold anything beside `context_limit` (K tokens),
-`context_strategy`, `context_limit_tokens`, `max_output_tokens` and `encoding`.
+`context_strategy`, `context_limit_tokens`, `max_output_tokens` and `encoding`; LangBot's
+`context-window-tokens` and `context-reserve-tokens` (tokens) are read where ours are missing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from compactor.encodings import encoder, encoding_name
 from compactor.exceptions import CompactorError, ConfigurationError
 from compactor.formats.openai import SYSTEM_ROLES
 from compactor.json_values import is_object
+from compactor.langbot import RESERVE, WINDOW, from_langbot
 from compactor.model_config import ModelConfig
 from compactor.models import Fit
 from compactor.records import ENCODINGS
@@ -176,7 +178,7 @@ def _config(model_name: str, llm_config: Any, strategy: str | None = None) -> Mo
             raise ConfigurationError(
                 f"llm_config: expected a mapping such as {{'context_limit': 128}}, found {type(llm_config).__name__}."
             )
-        given: Mapping[str, Any] = llm_config or {}
+        given = _with_ours(llm_config or {}, model_name)
         if given.get("context_limit") is None and given.get("context_limit_tokens") is None:
             raise ConfigurationError(_MISSING.format(model=context_log.one_line(str(model_name))))
         return ModelConfig(
@@ -190,6 +192,15 @@ def _config(model_name: str, llm_config: Any, strategy: str | None = None) -> Mo
     except ConfigurationError as error:
         context_log.limit_refused(str(error), str(model_name)).emit()
         raise
+
+
+def _with_ours(given: Mapping[str, Any], model_name: str) -> Mapping[str, Any]:
+    """The configuration, its window and reserve also where LangBot's names hold them; ours go before."""
+    ours = (given.get("context_limit"), given.get("context_limit_tokens"))
+    if given.get(WINDOW) is None or ours != (None, None):
+        return given
+    read = from_langbot({name: given.get(name) for name in (WINDOW, RESERVE)}, model_name).config
+    return {"max_output_tokens": read.max_output_tokens, **given, "context_limit_tokens": read.context_limit_tokens}
 
 
 _MISSING: Final = (
@@ -245,7 +256,7 @@ def _fitted(counted: CountedList, config: ModelConfig, tool_tokens: int) -> Coun
     if len(kept.given) < len(counted.given):
         context_log.trimming(counted.total, kept.total, config.model).emit()
         context_log.trimmed(len(counted.given), len(kept.given)).emit()
-        if sum(chat.get("role") not in SYSTEM_ROLES for chat in kept.chats) == 1:
+        if [role for chat in kept.chats if (role := chat.get("role")) not in SYSTEM_ROLES] == ["user"]:
             context_log.history_trimmed_away(max(0, room - kept.lead)).emit()
     if tool_tokens > budget.threshold:
         context_log.tools_over_budget(tool_tokens, budget.threshold).emit()

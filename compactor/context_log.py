@@ -86,12 +86,6 @@ def figures_of(verdict: Counted, *, model: str, strategy: str, names: frozenset[
     return Figures(model, verdict.limit, strategy, verdict.system, verdict.variables, history, verdict.tools, names)
 
 
-def log_verdict(verdict: Counted, *, model: str, strategy: str, names: frozenset[str] = _TOPOLOGY) -> None:
-    """Says how full the window is that a session's send goes to; costs nothing where nobody listens."""
-    if LOGGER.isEnabledFor(logging.INFO):
-        context_prepared(figures_of(verdict, model=model, strategy=strategy, names=names)).emit()
-
-
 def k_label(tokens: int) -> str:
     """A window as people name it: 128000 is `128K`, 16385 is `16.4K`."""
     return f"{tokens / _K:.1f}".removesuffix(".0") + "K"

@@ -16,6 +16,7 @@ from compactor.context import (
     calculate_max_tokens,
     count_messages_tokens,
     get_model_context_limit,
+    prepare_context,
     trim_messages_for_context,
 )
 from compactor.encodings import encoder
@@ -41,6 +42,22 @@ def test_the_limit_is_k_tokens(limit: int | str) -> None:
 
 def test_an_exact_window_goes_before_the_k_value() -> None:
     assert get_model_context_limit("gpt-3.5-turbo", {"context_limit": 17, "context_limit_tokens": 16_385}) == 16_385
+
+
+def test_langbots_names_stand_in_for_the_window_and_the_room_for_the_answer() -> None:
+    langbot = {"context-window-tokens": "16000", "context-reserve-tokens": 4_000, "max-tool-iterations": 16}
+    assert get_model_context_limit("gpt-4o", langbot) == 16_000
+    assert prepare_context([user()], "s", None, "gpt-4o", langbot).budget == int(0.95 * 12_000)
+    assert prepare_context([user()], "s", None, "gpt-4o", {**langbot, "max_output_tokens": 8_000}).budget == 7_600
+    assert get_model_context_limit("gpt-4o", {**langbot, "context_limit": 128}) == 128_000
+    assert get_model_context_limit("gpt-4o", {**langbot, "context_limit_tokens": 16_385}) == 16_385
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, "16K", 16.0])
+def test_a_wrong_window_under_langbots_name_is_refused_by_that_name(wrong: Any, lines: list[logging.LogRecord]) -> None:
+    with pytest.raises(ValueError, match="context-window-tokens: ") as caught:
+        get_model_context_limit("gpt-4o", {"context-window-tokens": wrong})
+    assert texts(lines, logging.ERROR) == [str(caught.value)]
 
 
 @pytest.mark.parametrize("given", [0, -1, 0.5, True, "", "many", "128M", 128_000, "128000", [128]])

@@ -12,7 +12,6 @@ import pytest
 import compactor
 from compactor import Fit, context_log
 from compactor.context_log import Figures, Line, context_prepared, figures_of, k_label
-from tests.unit.logged import logged, texts
 
 EXAMPLE = Figures("gpt-4o", 128_000, "balanced", system=6_124, variables=3_320, history=11_800, tools=1_862)
 
@@ -128,12 +127,6 @@ class Verdict:
 
 def test_a_verdict_gives_the_same_line() -> None:
     assert figures_of(Verdict(), model="gpt-4o", strategy="balanced") == EXAMPLE
-
-
-def test_a_session_says_its_verdict_in_one_call() -> None:
-    with logged() as records:
-        context_log.log_verdict(Verdict(), model="gpt-4o", strategy="balanced")
-    assert texts(records) == [context_prepared(EXAMPLE).text]
 
 
 def test_a_real_verdict_of_a_shortened_send_gives_what_is_sent() -> None:
