@@ -6,6 +6,7 @@ import importlib.util
 import ipaddress
 import logging
 import socket
+import warnings
 from typing import Annotated, Final
 
 import typer
@@ -47,6 +48,8 @@ def serve(
             soft_wrap=True,
         )
     log_to_stderr()
+    # Callers name models by the thousand, and Python keeps every text that it warned with.
+    warnings.filterwarnings("ignore", message="model .* tiktoken does not know its encoding")
     config = uvicorn.Config(
         service,
         host=host,

@@ -37,7 +37,7 @@ def written(value: Any) -> bytes:
 
 def all_finite(value: Any) -> bool:
     """Whether no float in a JSON value is infinite or NaN, which orjson would write as null; level by level, in C."""
-    level: list[Any] = [value]
+    level: list[Any] = [[value]]
     while level:
         inner: list[Any] = list(
             chain.from_iterable(each.values() if type(each) in _OBJECTS else each for each in level)

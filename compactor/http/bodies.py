@@ -22,6 +22,7 @@ from compactor.http.problems import Problem
 from compactor.json_values import is_array, is_object
 from compactor.records import MAX_DEPTH
 
+MOST_PARTS: Final = 1_000_000  # braces, those in texts too: each may become an object many times its size
 _LARGE: Final = float(2**63)
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**64 - 1
@@ -76,6 +77,8 @@ def _not_json() -> Problem:
 
 def read(body: bytes) -> Any:
     """The value of a JSON text. Raises Problem (400) for what is no JSON, or ambiguous JSON."""
+    if body.count(b"{") + body.count(b"[") > MOST_PARTS:
+        raise malformed(f"it holds more than {MOST_PARTS} objects and lists; send less at once")
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:

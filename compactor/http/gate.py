@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -24,6 +24,7 @@ from compactor.http.rates import Concurrency, RateLimits
 from compactor.http.state import State
 
 PUBLIC: Final = frozenset({"/healthz", "/readyz", "/openapi.json"})
+BODIES: Final = 2  # of the largest size, of one tenant at once
 _HEADERS: Final = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
@@ -42,6 +43,7 @@ class Exchange:
     receive: Receive
     send: Send
     most: int
+    hold: Callable[[int], None] | None = None
     started: float = field(default_factory=time.perf_counter)
     caller: Caller | None = None
     came: int = 0
@@ -63,10 +65,13 @@ class Exchange:
         """The next part of the body. Raises Problem (413) when it is over the limit, whatever was declared."""
         message = await self.receive()
         if message["type"] == "http.request":
-            self.came += len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            self.came += size
             self.whole = not message.get("more_body", False)
             if self.came > self.most:
                 raise self._too_large()
+            if self.hold is not None:
+                self.hold(size)
         return message
 
     def _too_large(self) -> Problem:
@@ -139,7 +144,7 @@ class Gate:
             return
         exchange.caller = caller = await guards.caller(exchange.scope)
         exchange.scope.setdefault("state", {})["caller"] = caller
-        with guards.concurrency.place(caller.tenant):
+        with guards.concurrency.place(caller.tenant) as exchange.hold:
             await guards.rates.admit(caller)
             exchange.check_length()
             await self._app(exchange.scope, exchange.limited_receive, exchange.guarded_send)
@@ -152,7 +157,7 @@ class Guards:
         settings = state.settings
         self.keys = KeyRing(state.store, settings.namespace)
         self.rates = RateLimits(state.store, settings)
-        self.concurrency = Concurrency(settings.http_tenant_concurrency)
+        self.concurrency = Concurrency(settings.http_tenant_concurrency, BODIES * settings.http_max_body_bytes)
         self.most_bytes, self.seconds = settings.http_max_body_bytes, settings.http_request_timeout
 
     async def caller(self, scope: Mapping[str, Any]) -> Caller:

@@ -1,11 +1,11 @@
-"""How often a key and a tenant may call, counted in Redis for all processes; and how many calls at once in this one."""
+"""How often a key and a tenant may call, counted in Redis for all processes; and how much at once in this one."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -70,23 +70,37 @@ def _too_fast(whose: str, rate: Rate, decision: Decision) -> Problem:
 
 
 class Concurrency:
-    """Calls under way in this process, per tenant, so that one cannot take every place."""
+    """Calls under way in this process and the bytes of their bodies, per tenant: one cannot take all there is."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self._running = most, Counter[str]()
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._running, self._bytes = Counter[str](), Counter[str]()
 
     @contextmanager
-    def place(self, tenant: str) -> Generator[None, None, None]:
-        """A place for one call. Raises Problem (429) when the tenant has them all."""
+    def place(self, tenant: str) -> Generator[Callable[[int], None], None, None]:
+        """A place for one call, and what holds so many more bytes for it.
+
+        Both raise Problem (429) when the tenant has all.
+        """
         if self._running[tenant] >= self._most:
             raise _too_many(f"This tenant may have {self._most} requests under way at once.", None)
         self._running[tenant] += 1
+        held = 0
+
+        def hold(size: int) -> None:
+            nonlocal held
+            if self._bytes[tenant] + size > self._most_bytes:
+                raise _too_many(f"This tenant may have bodies of {self._most_bytes} bytes under way at once.", None)
+            self._bytes[tenant] += size
+            held += size
+
         try:
-            yield
+            yield hold
         finally:
-            self._running[tenant] -= 1
-            if not self._running[tenant]:
-                del self._running[tenant]
+            for counted, size in ((self._running, 1), (self._bytes, held)):
+                counted[tenant] -= size
+                if not counted[tenant]:
+                    del counted[tenant]
 
 
 def _too_many(detail: str, wait_ms: int | None) -> Problem:

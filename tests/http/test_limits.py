@@ -5,9 +5,8 @@ from __future__ import annotations
 import socket
 import time
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -30,7 +29,7 @@ def narrow(server: EmbeddedServer) -> Iterator[Service]:
         http_request_timeout=1.0,
         http_key_requests=40,
         http_tenant_requests=60,
-        http_tenant_concurrency=2,
+        http_tenant_concurrency=3,
     )
     with serving(settings) as running:
         yield running
@@ -131,23 +130,35 @@ def test_a_key_and_a_tenant_may_send_so_much_per_minute(narrow: Service, tenant:
 
 
 def test_a_tenant_cannot_take_every_place(narrow: Service, caller: Bot) -> None:
-    with begun(caller, "Content-Length: 500") as one, begun(caller, "Content-Length: 500") as two:
-        answer = eventually_refused(caller)
+    head = "Content-Length: 500"
+    with begun(caller, head) as one, begun(caller, head) as two, begun(caller, head) as three:
+        answer = eventually_refused(lambda: caller.get("/v1/sessions/none"))
         assert int(answer.headers["retry-after"]) >= 1
         other = narrow.bot("another")
         other.post(PUSH, {"messages": HELLO, "config": CONFIG}).good()
-        for held in (one, two):
+        for held in (one, two, three):
             assert b" 408 " in answered(held)[:20]
     caller.get("/v1/sessions/none").problem(404, "session_not_found")
 
 
-def eventually_refused(bot: Bot) -> Answer:
-    """The refusal, once both calls that are under way have taken their places."""
+def test_the_bodies_of_a_tenant_together_have_a_limit(narrow: Service, caller: Bot) -> None:
+    head, most_of_it = f"Content-Length: {MOST}", b"x" * (MOST - 10)
+    with begun(caller, head) as one, begun(caller, head) as two:
+        for held in (one, two):
+            held.sendall(most_of_it)
+        answer = eventually_refused(lambda: caller.call("POST", PUSH, raw=sized(500)))
+        assert "bodies of 20000 bytes" in answer.json["detail"]
+        narrow.bot("another").call("POST", PUSH, raw=sized(MOST)).good()
+        for held in (one, two):
+            assert b" 408 " in answered(held)[:20]
+    caller.call("POST", PUSH, raw=sized(MOST)).good()
+
+
+def eventually_refused(call: Callable[[], Answer]) -> Answer:
+    """The refusal, once the calls that are under way have been seen; asked seldom, since each try counts."""
     until = time.monotonic() + 0.8
-    while time.monotonic() < until:
-        answer = bot.get("/v1/sessions/none")
-        if answer.status == 429:
-            told: dict[str, Any] = answer.problem(429, "too_many_requests")
-            assert "under way" in told["detail"]
-            return answer
-    raise AssertionError("the third call was never refused")
+    while (answer := call()).status != 429:
+        assert time.monotonic() < until, "nobody was refused"
+        time.sleep(0.05)
+    assert "under way" in answer.problem(429, "too_many_requests")["detail"]
+    return answer
