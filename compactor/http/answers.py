@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
 from typing import Any, Final
@@ -14,6 +15,7 @@ from starlette.responses import Response
 
 from compactor.frozen import FrozenDict, FrozenList
 
+MANY: Final = 5_000
 _PLAIN: Final[frozenset[type]] = frozenset({str, int, bool, type(None)})
 _OBJECTS: Final[tuple[Any, ...]] = (dict, FrozenDict)
 _ARRAYS: Final[tuple[Any, ...]] = (list, FrozenList, tuple)
@@ -23,6 +25,11 @@ _OPTIONS: Final = orjson.OPT_PASSTHROUGH_DATACLASS
 def answer(value: Any, status: int = 200) -> Response:
     """A JSON answer; numbers that JSON or 64 bits do not hold are written as the store keeps them."""
     return Response(written(value), status, media_type="application/json")
+
+
+async def answer_of(messages: Sequence[Any], value: Any) -> Response:
+    """A JSON answer that holds these messages; of many, it is written in a thread, so that others go on."""
+    return await asyncio.to_thread(answer, value) if len(messages) > MANY else answer(value)
 
 
 def written(value: Any) -> bytes:

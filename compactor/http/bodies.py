@@ -8,6 +8,7 @@ standard module, which tells for certain.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from email.message import Message as Headers
@@ -23,7 +24,8 @@ from compactor.json_values import is_array, is_object
 from compactor.records import MAX_DEPTH
 
 MOST_PARTS: Final = 1_000_000  # braces, those in texts too: each may become an object many times its size
-_LARGE: Final = float(2**63)
+LARGE: Final = 1024**2  # bytes
+_LEAST_FLOAT: Final = float(2**63)
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**64 - 1
 _DIGITS_ALIKE: Final = bytes.maketrans(b"123456789", b"0" * 9)
@@ -34,7 +36,9 @@ class StrictRequest(Request):
 
     async def json(self) -> Any:
         """The parsed body. Raises Problem (400)."""
-        return read(await self.body())
+        body = await self.body()
+        # Of a large one others wait for orjson alone, not for the checks.
+        return await asyncio.to_thread(read, body) if len(body) > LARGE else read(body)
 
 
 class StrictRoute(APIRoute):
@@ -111,7 +115,7 @@ def _floats_of(value: Any) -> Iterator[bool]:
             elif is_array(found):
                 waiting.append(found)
             elif isinstance(found, float):
-                yield abs(found) >= _LARGE
+                yield abs(found) >= _LEAST_FLOAT
 
 
 def _read_exactly(body: bytes) -> None:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from compactor.commands.sessions import read_page
 from compactor.exceptions import ConfigurationError, SessionNotFoundError
-from compactor.http.answers import answer, shown
+from compactor.http.answers import answer, answer_of, shown
 from compactor.http.authentication import Caller, caller
 from compactor.http.bodies import StrictRoute
 from compactor.http.openapi import answered
@@ -156,7 +156,8 @@ async def recall(name: Name, recall_id: RecallId, using: Working, by: By) -> Res
 @router.get("/{name}/originals", responses=answered("Originals"))
 async def originals(name: Name, using: Working, by: By) -> Response:
     """The live conversation exactly as it was pushed; empty for a session that holds nothing."""
-    return answer({"messages": await opened_to_read(using, by, name).originals()})
+    found = await opened_to_read(using, by, name).originals()
+    return await answer_of(found, {"messages": found})
 
 
 @router.get("/{name}/compactions", responses=answered("Compactions"))
