@@ -15,7 +15,8 @@ from compactor.exceptions import ConfigurationError
 from compactor.model_config import ModelConfig
 from compactor.models import Fit, Verdict
 from compactor.system_template import SystemTemplate
-from compactor.tokens import PER_REQUEST, Encode, count_json, count_messages, count_text, json_text
+from compactor.tokens import PER_REQUEST, Encode, count_json, count_messages, json_text
+from compactor.topology import variable_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,17 @@ class Request:
             raise ConfigurationError("max_output_tokens: expected a positive whole number of tokens, for example 4096.")
         if self.variables is not None and self.system is None:
             raise ConfigurationError("variables: fill the places of a system text; pass it as system=.")
-        if self.system is not None:
-            SystemTemplate(self.system, self.variables)
+        _ = self.template
+
+    @property
+    def template(self) -> SystemTemplate:
+        """The system text and its variables; without one an empty text. Raises ConfigurationError."""
+        return SystemTemplate(self.system or "", self.variables)
 
     @property
     def filled(self) -> str | None:
         """The system text with its variables filled in."""
-        return None if self.system is None else SystemTemplate(self.system, self.variables).filled
+        return None if self.system is None else self.template.filled
 
     @property
     def opening(self) -> tuple[Mapping[str, Any], ...]:
@@ -64,7 +69,7 @@ class Request:
 class Fixed:
     """Tokens of what stands beside the history.
 
-    `system` includes the request's own 3, and the `variables`: what filling them in added.
+    `system` includes the request's own 3, and the `variables`: what they count beyond empty places.
     """
 
     system: int
@@ -79,12 +84,10 @@ class Fixed:
 
 def count_fixed(request: Request, encode: Encode) -> Fixed:
     """Counts system text, tools, response format and what follows the history."""
-    filled = request.filled if request.variables else None
-    template = request.system or ""
     return Fixed(
         system=PER_REQUEST + count_messages(request.opening, encode),
         tools=count_json(request.tools, encode) + count_json(request.response_format, encode),
-        variables=0 if filled is None else max(0, count_text(filled, encode) - count_text(template, encode)),
+        variables=variable_tokens(request.template, encode),
         extra=count_messages(request.extra, encode),
     )
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from compactor.exceptions import ConfigurationError
+from compactor.exceptions import ConfigurationError, InvalidMessageError
+from compactor.records import write_json
 from compactor.tokens import json_text
 
 _PLACE: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -18,7 +19,8 @@ class SystemTemplate:
     """A system text and the values of its places; without values it stands as it is, braces and all.
 
     A value is text, None (nothing known: a fixed sentence takes its place), or anything JSON can
-    write. Raises ConfigurationError when a value has no place, since it would silently be lost.
+    write. Raises ConfigurationError when a value has no place, since it would silently be lost, and
+    when JSON does not know it, since the model would read the name of its type.
     """
 
     text: str
@@ -35,6 +37,8 @@ class SystemTemplate:
                 f"variables: no place for {', '.join(lost)} in the system text. "
                 f"Write {{{{{lost[0]}}}}} where it belongs."
             )
+        for name, value in self.variables.items():
+            _check_sendable(name, value)
 
     @property
     def places(self) -> frozenset[str]:
@@ -61,3 +65,13 @@ def unavailable(name: str) -> str:
     """What stands in a place whose value is not known: `(No topology information available)` for `topology_info`."""
     words = re.sub(r"\binfo\b", "information", name.replace("_", " ").strip())
     return f"(No {words} available)"
+
+
+def _check_sendable(name: str, value: Any) -> None:
+    try:
+        if value is not None and not callable(getattr(value, "model_dump", None)):
+            write_json(value)
+    except InvalidMessageError:
+        raise ConfigurationError(
+            f"{name}: expected text, or data that JSON knows, found {type(value).__name__}; convert it first."
+        ) from None

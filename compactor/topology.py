@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from compactor.exceptions import ConfigurationError, InvalidMessageError
+from compactor.exceptions import ConfigurationError
 from compactor.json_values import is_object
-from compactor.records import write_json
 from compactor.system_template import SystemTemplate
 from compactor.tokens import Encode, count_text
 
@@ -28,8 +27,6 @@ def with_topology(system_prompt: str, topology: Any, others: Mapping[str, Any] |
     known = not _is_nothing(topology)
     if known and TOPOLOGY in values:
         raise ConfigurationError(f"system_variables: {TOPOLOGY} is topology_context's already; leave one of them out.")
-    for name, value in {TOPOLOGY: topology if known else None, **values}.items():
-        _check_sendable(str(name), value)
     has_place = TOPOLOGY in SystemTemplate(system_prompt).places
     if known or (has_place and TOPOLOGY not in values):
         values[TOPOLOGY] = topology if known else None
@@ -51,14 +48,3 @@ def _is_nothing(value: Any) -> bool:
     if isinstance(value, str):
         return not value.strip()
     return value is None or (isinstance(value, (list, tuple, dict)) and not value)
-
-
-def _check_sendable(name: str, value: Any) -> None:
-    """Refuses an object that the model would read as the name of its type."""
-    try:
-        if value is not None and not callable(getattr(value, "model_dump", None)):
-            write_json(value)
-    except InvalidMessageError:
-        raise ConfigurationError(
-            f"{name}: expected text, or data that JSON knows, found {type(value).__name__}; convert it first."
-        ) from None
