@@ -129,15 +129,14 @@ async def prepare(name: Name, body: PrepareBody, using: Working, by: By) -> Resp
         wait_for=body.wait_for,
         repair=body.repair,
     )
-    return answer(
-        {
-            "messages": context.messages,
-            "verdict": shown(context.verdict),
-            "system": context.system,
-            "replaced": context.replaced,
-            "left_out": context.left_out,
-        }
-    )
+    told = {
+        "messages": context.messages,
+        "verdict": shown(context.verdict),
+        "system": context.system,
+        "replaced": context.replaced,
+        "left_out": context.left_out,
+    }
+    return await answer_of(context.messages, told)
 
 
 @router.post("/{name}/sync", responses=answered("Receipt"))
