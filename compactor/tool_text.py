@@ -34,7 +34,8 @@ def as_text(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
             framed.append(_framed(message, _name(history, index, message)))
             continue
         close()
-        shown.append(_called(message) if _CALL_KEYS & message.keys() else message)
+        calling = message.get("role") == "assistant" and _CALL_KEYS & message.keys()
+        shown.append(_called(message) if calling else message)
     close()
     return shown
 
