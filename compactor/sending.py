@@ -82,6 +82,8 @@ class Sending:
             raise ConfigurationError("wait_for: expected 'fit' or 'swap'.")
         if repair not in (None, True, False):
             raise ConfigurationError("repair: expected True, False or None (mends sessions fed by push alone).")
+        if tool_text not in (True, False):
+            raise ConfigurationError("tool_text: expected True or False.")
         if tool_text and request.tools is not None:
             raise ConfigurationError("tool_text: shows calls and results as text, for a send without tools.")
         if extra is not None:
