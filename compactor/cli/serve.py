@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import ipaddress
 import logging
@@ -50,6 +51,8 @@ def serve(
     log_to_stderr()
     # Callers name models by the thousand, and Python keeps every text that it warned with.
     warnings.filterwarnings("ignore", message="model .* tiktoken does not know its encoding")
+    gc.collect()
+    gc.freeze()  # what was loaded stays: collections look at what requests made alone
     config = uvicorn.Config(
         service,
         host=host,
