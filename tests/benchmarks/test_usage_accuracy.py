@@ -18,7 +18,7 @@ import pytest
 from compactor.correction import Anchor, first_correction, reported
 from compactor.encodings import encoder, encoding_name, prior_of
 from compactor.formats.openai import text_of
-from compactor.model_config import ENCODINGS
+from compactor.records import ENCODINGS
 from compactor.tokens import PER_REQUEST, count_json, count_message, count_text
 from tests.conftest import recorded
 
