@@ -19,6 +19,7 @@ from compactor.store import AsyncStore
 
 CACHE: Final = 5.0  # seconds until a revocation is seen
 GRACE: Final = 900.0  # seconds that a good key stays good without Redis
+PAUSE: Final = 2.0  # seconds without a question after one that Redis did not answer
 _MOST: Final = 10_000  # keys remembered
 
 
@@ -34,6 +35,7 @@ class KeyRing:
     def __init__(self, store: AsyncStore, namespace: str) -> None:
         self._store, self._namespace = store, namespace
         self._seen: LRUCache[str, _Seen] = LRUCache(_MOST)
+        self._asks_again = 0.0
 
     async def caller(self, key: str) -> Caller | None:
         """Who holds a key; None when it opens nothing. Raises StoreUnavailableError when nobody can tell.
@@ -44,7 +46,8 @@ class KeyRing:
         if key_id is None:
             return None
         seen = self._seen.get(key_id)
-        if seen is not None and time.monotonic() - seen.at < CACHE and seen.key.opens(key, time.time()):
+        fresh = GRACE if time.monotonic() < self._asks_again else CACHE
+        if seen is not None and time.monotonic() - seen.at < fresh and seen.key.opens(key, time.time()):
             return _caller(seen.key)
         found = await self._looked_up(key_id, seen, key)
         if found is None:
@@ -58,6 +61,7 @@ class KeyRing:
         except SessionDamagedError:
             return None
         except StoreUnavailableError:
+            self._asks_again = time.monotonic() + PAUSE
             if seen is not None and time.monotonic() - seen.at < GRACE and seen.key.opens(key, time.time()):
                 return seen.key
             raise
