@@ -48,7 +48,8 @@ def listed(tools: Any) -> Sequence[Any]:
     if is_array(tools):
         return tools
     raise ConfigurationError(
-        f"tools: expected a list of tools, found {type(tools).__name__}; write [tool] for a single one."
+        f"tools: expected a list of tools, found {type(tools).__name__}; "
+        "write [tool] for a single one, list(tools) for several."
     )
 
 
