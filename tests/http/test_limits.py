@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from compactor.embedded import EmbeddedServer
+from compactor.encodings import encoder
 from compactor.settings import read_settings
 from tests.http.routes import HELLO
 from tests.http.service import CONFIG, Answer, Bot, Service, serving
@@ -26,11 +28,19 @@ def narrow(server: EmbeddedServer) -> Iterator[Service]:
         redis_url=server.url,
         namespace=f"h{uuid.uuid4().hex[:12]}",
         http_max_body_bytes=MOST,
-        http_request_timeout=1.0,
         http_key_requests=40,
         http_tenant_requests=60,
         http_tenant_concurrency=3,
     )
+    with serving(settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hasty(server: EmbeddedServer) -> Iterator[Service]:
+    """A service that waits two seconds for a request; the vocabulary, which takes one to load, is there already."""
+    encoder("o200k_base")
+    settings = read_settings(redis_url=server.url, namespace=f"h{uuid.uuid4().hex[:12]}", http_request_timeout=2.0)
     with serving(settings) as running:
         yield running
 
@@ -92,15 +102,16 @@ def test_a_body_without_a_length_is_counted_as_it_comes(caller: Bot) -> None:
     assert b"body_too_large" in got
 
 
-def test_a_body_that_does_not_end_is_given_up(caller: Bot) -> None:
-    with begun(caller, "Content-Length: 500") as sent:
+def test_a_body_that_does_not_end_is_given_up(hasty: Service) -> None:
+    with begun(hasty.bot("acme"), "Content-Length: 500") as sent:
         sent.sendall(b'{"messages":')
         got = answered(sent)
     assert b" 408 " in got[:20]
     assert b"body_timeout" in got
 
 
-def test_a_call_that_takes_too_long_is_ended(caller: Bot) -> None:
+def test_a_call_that_takes_too_long_is_ended(hasty: Service) -> None:
+    caller = hasty.bot("slow")
     config = {"model": "gpt-4o", "context_limit_tokens": 60}
     caller.post(PUSH, {"messages": {"role": "user", "content": "word " * 200}, "config": config}).good()
     started = time.monotonic()
@@ -130,35 +141,37 @@ def test_a_key_and_a_tenant_may_send_so_much_per_minute(narrow: Service, tenant:
 
 
 def test_a_tenant_cannot_take_every_place(narrow: Service, caller: Bot) -> None:
-    head = "Content-Length: 500"
-    with begun(caller, head) as one, begun(caller, head) as two, begun(caller, head) as three:
-        answer = eventually_refused(lambda: caller.get("/v1/sessions/none"))
-        assert int(answer.headers["retry-after"]) >= 1
-        other = narrow.bot("another")
-        other.post(PUSH, {"messages": HELLO, "config": CONFIG}).good()
+    with reading(caller, 500) as one, reading(caller, 500) as two, reading(caller, 500) as three:
+        refused = caller.get("/v1/sessions/none")
+        assert "under way" in refused.problem(429, "too_many_requests")["detail"]
+        assert int(refused.headers["retry-after"]) >= 1
+        narrow.bot("another").post(PUSH, {"messages": HELLO, "config": CONFIG}).good()
         for held in (one, two, three):
-            assert b" 408 " in answered(held)[:20]
+            held.sendall(b"x" * 500)
+            assert b" 400 " in answered(held)[:20]
     caller.get("/v1/sessions/none").problem(404, "session_not_found")
 
 
 def test_the_bodies_of_a_tenant_together_have_a_limit(narrow: Service, caller: Bot) -> None:
-    head, most_of_it = f"Content-Length: {MOST}", b"x" * (MOST - 10)
-    with begun(caller, head) as one, begun(caller, head) as two:
-        for held in (one, two):
-            held.sendall(most_of_it)
-        answer = eventually_refused(lambda: caller.call("POST", PUSH, raw=sized(500)))
-        assert "bodies of 20000 bytes" in answer.json["detail"]
+    with reading(caller, MOST) as one, reading(caller, MOST) as two, reading(caller, MOST) as three:
+        held = [one, two, three]
+        for each in held:
+            each.sendall(b"x" * (MOST - 10))
+        (refused,), _, _ = select.select(held, [], [], 10)
+        got = answered(refused)
+        assert b" 429 " in got[:20]
+        assert b"bodies of 20000 bytes" in got
+        held.remove(refused)
         narrow.bot("another").call("POST", PUSH, raw=sized(MOST)).good()
-        for held in (one, two):
-            assert b" 408 " in answered(held)[:20]
+        for each in held:
+            each.sendall(b"x" * 10)
+            assert b" 400 " in answered(each)[:20]
     caller.call("POST", PUSH, raw=sized(MOST)).good()
 
 
-def eventually_refused(call: Callable[[], Answer]) -> Answer:
-    """The refusal, once the calls that are under way have been seen; asked seldom, since each try counts."""
-    until = time.monotonic() + 0.8
-    while (answer := call()).status != 429:
-        assert time.monotonic() < until, "nobody was refused"
-        time.sleep(0.05)
-    assert "under way" in answer.problem(429, "too_many_requests")["detail"]
-    return answer
+@contextmanager
+def reading(bot: Bot, length: int) -> Generator[socket.socket]:
+    """A request that has its place, and of which the service reads the body."""
+    with begun(bot, f"Content-Length: {length}\r\nExpect: 100-continue") as sent:
+        assert sent.recv(65_536).startswith(b"HTTP/1.1 100 ")
+        yield sent
