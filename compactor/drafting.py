@@ -22,12 +22,14 @@ from compactor.formats.openai import media_of, text_of, with_text
 from compactor.models import Kind, Message, Replacement, recall_id
 from compactor.planning import Item, Plan, Snapshot
 from compactor.prompts import LARGEST_SHARE, PROMPT_VERSION, Summary, SummaryRequest, safe
+from compactor.redaction import redact
 from compactor.replies import says_something
 from compactor.tokens import Encode, count_message, count_text
 from compactor.wording import Wording, tool_name, wording_for
 
 LARGEST: Final = 400  # tokens of a replacement, header, name and ids included
 _SMALLEST_BODY: Final = 20  # tokens
+_GOAL_END: Final = 8_000  # characters of the beginning and the end of a goal
 
 
 class Summarize(Protocol):
@@ -105,7 +107,7 @@ def draft(
     progress: Callable[[str, str], None] = lambda _phase, _text: None,
 ) -> Draft:
     """Writes every replacement of the plan; `progress` hears "5 of 12 results, 3200 tokens saved"."""
-    writer = _Writer(snapshot, encode)
+    writer = _Writer(snapshot, encode, _goal(plan, snapshot))
     for item in plan.items:
         if item.repeat_of is not None:
             writer.add(writer.pointer(item))
@@ -114,7 +116,7 @@ def draft(
         for item in items:
             writer.add(writer.extracted(item))
     else:
-        _by_model(items, writer, plan, summarize, limits, progress)
+        _by_model(items, writer, summarize, limits, progress)
     writer.finish()
     return writer.draft
 
@@ -122,7 +124,6 @@ def draft(
 def _by_model(
     items: Sequence[Item],
     writer: _Writer,
-    plan: Plan,
     summarize: Summarize,
     limits: Limits,
     progress: Callable[[str, str], None],
@@ -131,8 +132,7 @@ def _by_model(
     for item in items:
         if item not in readable:
             writer.add(writer.extracted(item))
-    goal = _goal(plan, writer.snapshot)
-    requests = [_request(item, goal) for item in readable]
+    requests = [writer.request(item) for item in readable]
     ended = 0
 
     settled: set[int] = set()
@@ -150,16 +150,11 @@ def _by_model(
     summarize(requests, encode=writer.encode, deadline=limits.deadline, done=done)
 
 
-def _request(item: Item, goal: str) -> SummaryRequest:
-    text = text_of(item.message.value)
-    return SummaryRequest(
-        tool_name(item.call.name), item.call.arguments, text, goal, item.message.tokens, item.body_tokens
-    )
-
-
 def _goal(plan: Plan, snapshot: Snapshot) -> str:
+    """The latest user message; of a long one far more of its ends than a prompt shows."""
     last = plan.history.last_user
-    return text_of(snapshot.messages[last].value) if last >= 0 else ""
+    text = text_of(snapshot.messages[last].value) if last >= 0 else ""
+    return text if len(text) <= 2 * _GOAL_END else f"{text[:_GOAL_END]} … {text[-_GOAL_END:]}"
 
 
 @dataclass(slots=True)
@@ -168,8 +163,20 @@ class _Writer:
 
     snapshot: Snapshot
     encode: Encode
+    goal: str
     draft: Draft = field(default_factory=Draft)
     waiting: list[Item] = field(default_factory=list[Item])
+    requests: dict[int, SummaryRequest] = field(default_factory=dict[int, SummaryRequest])
+
+    def request(self, item: Item) -> SummaryRequest:
+        """What a model may know of a result, and an extract may show: its text, call and goal without secrets."""
+        known = self.requests.get(item.message.position)
+        if known is None:
+            text, arguments, goal = redact(text_of(item.message.value), item.call.arguments, self.goal)
+            message = item.message
+            known = SummaryRequest(tool_name(item.call.name), arguments, text, goal, message.tokens, item.body_tokens)
+            self.requests[message.position] = known
+        return known
 
     def add(self, replacement: Replacement | None) -> None:
         if replacement is None:
@@ -229,7 +236,7 @@ class _Writer:
 
     def extracted(self, item: Item, *, provisional: bool = False) -> Replacement | None:
         """Lines of the result itself under our header."""
-        text = text_of(item.message.value)
+        text = self.request(item).text
         words = wording_for(text)
         head = _head(item, words)
         budget = min(item.body_tokens, self._room(item, head))
@@ -244,6 +251,7 @@ class _Writer:
     def _checked(self, item: Item, text: str, kind: Kind, *, provisional: bool = False) -> Replacement | None:
         """The replacement, or None when it is not clearly smaller than its source."""
         message = item.message
+        (text,) = redact(text) if kind is not Kind.POINTER else (text,)  # whatever wrote it
         value = with_text(message.value, safe(text))  # a client must be able to send what we wrote
         after = count_message(value, self.encode)
         if after > LARGEST_SHARE * message.tokens and not (kind is Kind.POINTER and after < message.tokens):

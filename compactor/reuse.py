@@ -1,7 +1,8 @@
 """A summarizer that asks once: what the model answered before a crash, a retry or a stale swap is used again.
 
-The name of a request covers the tool, its arguments, the result, the size asked for, the prompt's
-version and the model, not the user's goal: a message in between must not make every repeat pay.
+The name of a request covers the tool, its arguments, the result, the size asked for, the versions of
+prompt and redaction, and the model, not the user's goal: a message in between must not make every
+repeat pay.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from compactor.drafting import Summarize
 from compactor.exceptions import StoreUnavailableError, SummarizerError, SummarizerPermanent, SummarizerReplyRejected
 from compactor.json_values import is_object
 from compactor.prompts import PROMPT_VERSION, Summary, SummaryRequest
+from compactor.redaction import REDACTION_VERSION
 from compactor.tokens import Encode
 
 T = TypeVar("T")
@@ -152,7 +154,15 @@ class ReusingSummarizer:
 
 def request_name(request: SummaryRequest, model: str) -> str:
     """32 hex digits that name what a summary depends on."""
-    parts = (model, PROMPT_VERSION, request.tool, request.arguments, request.text, request.body_tokens)
+    parts = (
+        model,
+        PROMPT_VERSION,
+        REDACTION_VERSION,
+        request.tool,
+        request.arguments,
+        request.text,
+        request.body_tokens,
+    )
     return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
