@@ -11,6 +11,7 @@ from compactor.records import ENCODINGS
 
 K: Final = 1_000  # the unit of context limits: 1K = 1,000 tokens
 LARGEST: Final = 20_000  # K tokens; more means that somebody gave tokens
+_LONGEST: Final = 10**12  # K tokens; more is not even worth a guess at what was meant
 STRATEGIES: Final = {"conservative": 0.60, "balanced": 0.75, "aggressive": 0.85}
 
 
@@ -88,6 +89,10 @@ def k_tokens(name: str, value: Any) -> int:
         raise ConfigurationError(
             f"{name}: expected a positive whole number of K tokens, for example 128 or '128K' for 128,000 tokens."
         )
+    if value > _LONGEST:
+        raise ConfigurationError(
+            f"{name}: is more than any window has; expected K tokens, for example 128 or '128K' for 128,000 tokens."
+        )
     if value > LARGEST:
         raise ConfigurationError(
             f"{name}: {value}K would be {value * K:,} tokens; the unit is K tokens. "
@@ -100,3 +105,5 @@ def k_tokens(name: str, value: Any) -> int:
 def _whole(name: str, value: Any) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         raise ConfigurationError(f"{name}: expected a positive whole number of tokens, for example 16385.")
+    if value > LARGEST * K:
+        raise ConfigurationError(f"{name}: is more than any window has; expected tokens, for example 16385.")

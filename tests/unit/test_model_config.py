@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -153,3 +154,11 @@ def test_whatever_is_given_the_answer_is_a_limit_or_our_error(value: Any) -> Non
 def test_shares_are_exact_whole_numbers_for_every_limit(limit: int, strategy: str) -> None:
     exact = {"conservative": 600, "balanced": 750, "aggressive": 850}[strategy]
     assert budget_for(ModelConfig("gpt-4o", limit, strategy), fixed=0).threshold == limit * exact
+
+
+@pytest.mark.parametrize("absurd", [10**30, 10**5_000], ids=["30 digits", "5,000 digits"])
+@pytest.mark.parametrize("field", ["context_limit", "context_limit_tokens", "compact_at", "max_output_tokens"])
+def test_a_figure_no_window_has_is_refused_without_being_written_out(field: str, absurd: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{field}: is more than any window has") as caught:
+        replace(ModelConfig("gpt-4o", context_limit=128), **{field: absurd})
+    assert len(str(caught.value)) < 200
