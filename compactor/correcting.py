@@ -22,9 +22,12 @@ class Correcting:
         self._reader = reader
 
     def report_usage(self, sent: Verdict, usage: object) -> Flow[bool]:
-        """Learns what the list of a send was billed as; False when the usage tells nothing that can be believed."""
+        """Learns what the list of a send was billed as; False when the usage tells nothing that can be believed.
+
+        A bill over the configured window is the sum of several calls, as agent frameworks hand out.
+        """
         billed = billed_tokens(usage)
-        if not billed or reported(None, sent.sent, billed) is None:
+        if billed > self._reader.config.limit or reported(None, sent.sent, billed) is None:
             return False
         return (yield from self._learn(lambda anchor: reported(anchor, sent.sent, billed)))
 

@@ -24,7 +24,7 @@ _APART: Final = 50  # tokens between two reports that tell a slope
 _STEEPEST: Final = 2.0
 _LEAST_BILLED: Final = 0.4  # of our count; less is a bill without what was cached, or of another request
 _MOST: Final = 10**9  # tokens; a larger figure is no count of a prompt
-_OVERFLOW: Final = 1.1  # times what was expected, for an overflow that names no figure
+_OVERFLOW: Final = 1.1  # windows, for a list that was refused without a figure
 _FINEST: Final = 1 << 16  # steps of a slope: products with it are exact, here and in Lua
 _SENT: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _STORED: Final = re.compile(r"([0-9.]{1,20})" + 5 * r" ([0-9]{1,10})")
@@ -126,12 +126,12 @@ def overflowed(anchor: Anchor | None, count: int, *, expected: int, limit: int, 
     """The anchor after the provider refused a list of `count` tokens as too long.
 
     `window` and `named` are the limit and the size in tokens that it named (0: none), `limit` the one
-    that was believed. Without a size, the list is taken for a tenth more than was expected, or than
-    the window.
+    that was believed. Without a size, the list is taken for a tenth more than the window, or for what
+    was expected if that is more; so a refusal that is told twice teaches nothing new.
     """
     real = min(limit, window) if window else limit
     told = real < named <= _MOST and named >= _LEAST_BILLED * count
-    billed = named if told else min(_MOST, math.ceil(_OVERFLOW * max(expected, real)))
+    billed = named if told else min(_MOST, max(expected, math.ceil(_OVERFLOW * real)))
     known = 0 if anchor is None else anchor.limit
     learned = _moved(anchor, max(1, min(count, _MOST)), billed)
     return replace(learned, limit=min(known or window, window) if 0 < window < limit else known)

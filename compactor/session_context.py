@@ -11,7 +11,7 @@ from compactor.models import Context
 
 @dataclass(frozen=True, slots=True)
 class SessionContext(Context):
-    """A Context of the blocking client."""
+    """A Context of the blocking client; pickled or copied it is a plain Context."""
 
     _usage: Callable[[Any], bool] = field(default=lambda _usage: False, repr=False, compare=False)
     _overflow: Callable[[BaseException | Any], Self] | None = field(default=None, repr=False, compare=False)
@@ -32,10 +32,13 @@ class SessionContext(Context):
         assert self._overflow is not None
         return self._overflow(error)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Context, tuple(parts_of(self).values())
+
 
 @dataclass(frozen=True, slots=True)
 class AsyncSessionContext(Context):
-    """A Context of the asyncio client; the same calls, awaited."""
+    """A Context of the asyncio client; the same calls, awaited. Pickled or copied it is a plain Context."""
 
     _usage: Callable[[Any], Awaitable[bool]] | None = field(default=None, repr=False, compare=False)
     _overflow: Callable[[BaseException | Any], Awaitable[Self]] | None = field(default=None, repr=False, compare=False)
@@ -49,6 +52,9 @@ class AsyncSessionContext(Context):
         """As `SessionContext.report_overflow`."""
         assert self._overflow is not None
         return await self._overflow(error)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Context, tuple(parts_of(self).values())
 
 
 def parts_of(context: Context) -> dict[str, Any]:

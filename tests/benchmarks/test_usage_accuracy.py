@@ -32,7 +32,8 @@ Errors = dict[str, list[float]]
 
 def reports(session: dict[str, Any], most: int | None) -> Iterator[tuple[int, int]]:
     """Our count of each request of a session, and the tokens that the provider billed for it."""
-    usage = [each for each in session.get("usage") or [] if each.get("prompt_tokens")][:most]
+    told: list[dict[str, Any]] = session.get("usage") or []
+    usage = [each for each in told if each.get("prompt_tokens")][:most]
     if not usage:
         return
     with warnings.catch_warnings():

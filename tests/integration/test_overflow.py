@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import copy
+import pickle
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
 import openai
 import pytest
 
-from compactor import Code, ConfigurationError, Fit, ModelConfig
+from compactor import Code, ConfigurationError, Context, Fit, ModelConfig
 from compactor.embedded import EmbeddedServer
 from compactor.session_context import SessionContext
 from compactor.settings import Settings
@@ -48,7 +50,7 @@ class Provider:
 
 
 @contextlib.contextmanager
-def serving(answer: Callable[[dict[str, Any]], Answer]) -> Iterator[Create]:
+def serving(answer: Callable[[dict[str, Any]], Answer]) -> Generator[Create]:
     """The real SDK in front of a real HTTP server; yields the call that sends a list."""
     with ModelServer(answer) as server, openai.OpenAI(base_url=server.url, api_key="key", max_retries=0) as client:
         yield lambda messages: client.chat.completions.create(model="gpt-4o", messages=messages)
@@ -121,9 +123,29 @@ def test_a_window_that_was_named_is_the_limit_from_then_on_in_every_process(
         assert session.originals() == TALK
 
 
+def test_the_same_refusal_told_again_teaches_nothing_new(session: SessionClient) -> None:
+    for error in (WORDLESS, WINDOWED.format(window=8_192), SIZED.format(window=4_096, size=15_000)):
+        context = session.prepare()
+        first = context.report_overflow(error)
+        again = context.report_overflow(error)
+        assert (again.messages, again.verdict.expected) == (first.messages, first.verdict.expected)
+        assert first.verdict.expected > first.verdict.limit
+
+
+def test_a_context_that_was_copied_or_pickled_is_a_plain_one(session: SessionClient) -> None:
+    context = session.prepare(system="Help.")
+    for plain in (copy.copy(context), copy.deepcopy(context), pickle.loads(pickle.dumps(context))):
+        assert type(plain) is Context
+        assert (plain.messages, plain.verdict, plain.system) == (context.messages, context.verdict, "Help.")
+
+
 def test_it_holds_for_a_callers_own_list_and_for_tool_text(memory: Client) -> None:
+    arguments_of: dict[str, dict[str, Any]] = {
+        "list": {"messages": TALK[1:], "system": "Help."},
+        "text": {"tool_text": True},
+    }
     with serving(Provider(8_192, SIZED).answer) as create:
-        for name, arguments in (("list", {"messages": TALK[1:], "system": "Help."}), ("text", {"tool_text": True})):
+        for name, arguments in arguments_of.items():
             session = memory.session(f"overflow/{name}", CONFIG)
             if name == "text":
                 session.push(TALK)

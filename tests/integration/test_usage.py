@@ -214,7 +214,7 @@ def test_a_callers_own_list_is_judged_by_it_too(memory: Client) -> None:
     assert again.sent + HIDDEN <= again.ceiling
 
 
-@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0}, {"prompt_tokens": 3}, {"prompt_tokens": 10**12}, 7])
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0}, {"prompt_tokens": 3}, {"prompt_tokens": 8_001}, 7])
 def test_a_usage_not_to_be_believed_changes_nothing(
     memory: Client, settings: Settings, raw: Any, usage: object
 ) -> None:
