@@ -7,13 +7,14 @@ the text itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Final
 
+from compactor.personal_data import PersonalData, PersonalValues
 from compactor.tokens import Encode, count_messages, count_text
 
-PROMPT_VERSION: Final = 1
+PROMPT_VERSION: Final = 2
 LARGEST_SHARE: Final = 0.6  # a replacement costs at most this share of its source
 OUTPUT_ALLOWANCE: Final = 3  # times the body: room for JSON syntax and for models that think briefly
 
@@ -27,13 +28,18 @@ SYSTEM: Final = (
     '"note": "one or two sentences", "omitted": "what was left out"}.'
 )
 
+_WITHHELD: Final = "Marks like [WORD_NUMBER] stand for values that are withheld: copy a mark exactly as it stands."
+_LONGEST_MARK: Final = 20  # characters
 _MARGIN: Final = 16  # tokens; a text in two places of a prompt may encode to a few more
 _SMALLEST_PIECE: Final = 256  # tokens
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryRequest:
-    """One tool result to be summarised; `tokens` is its size, `body_tokens` what the summary may cost."""
+    """One tool result to be summarised; `tokens` is its size, `body_tokens` what the summary may cost.
+
+    `personal`: the values of the placeholders in the texts, as they go to the model.
+    """
 
     tool: str
     arguments: str
@@ -41,6 +47,12 @@ class SummaryRequest:
     goal: str
     tokens: int
     body_tokens: int
+    personal: PersonalValues = field(default_factory=PersonalValues)
+
+    def without(self, data: PersonalData) -> SummaryRequest:
+        """The request as it may leave: personal data as placeholders."""
+        (text, arguments, goal), personal = data.hide(self.text, self.arguments, self.goal)
+        return replace(self, text=text, arguments=arguments, goal=goal, personal=personal) if personal.values else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +72,7 @@ def prompt(request: SummaryRequest) -> list[dict[str, str]]:
         f"The assistant works on: {_clip(request.goal, 1_500)}" if request.goal else "",
         f"Tool: {request.tool}",
         f"Arguments: {_clip(request.arguments, 1_500)}" if request.arguments else "",
+        _WITHHELD if request.personal.values else "",
         f"At most {request.body_tokens} tokens.",
         f"{marker}\n{request.text}\n{marker}",
         "The text between the markers was the tool's output. Reply with the JSON object only.",
@@ -90,8 +103,15 @@ def _split(text: str, room: int, encode: Encode) -> Iterator[str]:
         size = room * 4
         while size > 1 and count_text(text[start : start + size], encode) > room:
             size = size * 3 // 4
-        yield text[start : start + size]
-        start += size
+        end = _between_marks(text, start, start + size)
+        yield text[start:end]
+        start = end
+
+
+def _between_marks(text: str, start: int, end: int) -> int:
+    """The place to cut at: not inside a mark, whose halves would mean nothing."""
+    opened = text.rfind("[", max(start + 1, end - _LONGEST_MARK), end)
+    return opened if opened > 0 and end < len(text) and "]" not in text[opened:end] else end
 
 
 def _clip(text: str, chars: int) -> str:

@@ -11,12 +11,15 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from compactor.exceptions import SummarizerRefused, SummarizerReplyRejected
-from compactor.identifiers import Identifier, Known
+from compactor.identifiers import Identifier, Kind, Known
 from compactor.json_values import is_array, is_object
 from compactor.languages import is_about, is_another_language
+from compactor.personal_data import PersonalValues
 from compactor.prompts import LARGEST_SHARE, SummaryRequest, safe
 from compactor.tokens import Encode, count_text, json_text
 
@@ -74,10 +77,17 @@ class _Said:
             return ""
         return "\n".join(line for line in [self.outcome, *lines, f"({self.omitted})" if self.omitted else ""] if line)
 
+    def put_back(self, personal: PersonalValues) -> _Said:
+        """The same with the values of its placeholders."""
+        facts = tuple((personal.put_back(label), personal.put_back(value)) for label, value in self.facts)
+        note, outcome, omitted = map(personal.put_back, (self.note, self.outcome, self.omitted))
+        return replace(self, note=note, outcome=outcome, facts=facts, omitted=omitted)
+
 
 def read_reply(reply: Reply, request: SummaryRequest, encode: Encode) -> str:
     """The summary's text. Raises SummarizerRefused or SummarizerReplyRejected(reason)."""
-    said = _said(_finished(reply))
+    personal, source = request.personal, request.personal.put_back(request.text)
+    said = _said(_finished(reply)).put_back(personal)
     for text in (said.outcome, said.note):
         if _REFUSAL.search(text):
             raise SummarizerRefused
@@ -88,11 +98,13 @@ def read_reply(reply: Reply, request: SummaryRequest, encode: Encode) -> str:
         raise SummarizerReplyRejected("empty")
     if count_text(body, encode) > LARGEST_SHARE * request.tokens:
         raise SummarizerReplyRejected("not_smaller")
-    if is_another_language(body, request.text):
+    if is_another_language(body, source):
         raise SummarizerReplyRejected("language")
-    if said.is_plain and not is_about(body, request.text):
+    if said.is_plain and not is_about(body, source):
         raise SummarizerReplyRejected("unrelated")
-    return _without_inventions(said, Known(request.text, request.arguments, request.tool))
+    arguments = personal.put_back(request.arguments)
+    strange = partial(personal.strange, source=f"{source}\n{arguments}")
+    return _without_inventions(said, _Check(Known(source, arguments, request.tool), strange))
 
 
 def says_something(text: str) -> bool:
@@ -118,20 +130,19 @@ def _finished(reply: Reply) -> str:
     return text
 
 
-def _without_inventions(said: _Said, known: Known) -> str:
+def _without_inventions(said: _Said, check: _Check) -> str:
     """The text without facts and sentences that name what the source lacks.
 
     A small integer may be a count: in a sentence it is free, as a fact it must occur, but does not
     make the model a liar; nor does any integer in the remark on what was left out.
     """
-    check = _Check(known)
     facts = [
         (label, value)
         for label, value in said.facts
         if check.passes(label, free=_is_small) and check.passes(value, free=_nothing)
     ]
     outcome, note = (_sentences(text, check) for text in (said.outcome, said.note))
-    omitted = _sentences(said.omitted, _Check(known, check.invented, pardoned=_is_count))
+    omitted = _sentences(said.omitted, replace(check, pardoned=_is_count))
     body = replace(said, outcome=outcome, note=note, facts=tuple(facts), omitted=omitted).text
     if not says_something(body):
         raise SummarizerReplyRejected("invented" if check.invented else "empty")
@@ -157,16 +168,21 @@ def _nothing(_found: Identifier) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Holds names against the source; `pardoned` ones are left out, but do not count as invented."""
+    """Holds names against the source; `pardoned` ones are left out, but do not count as invented.
+
+    `strange`: finds placeholders of personal data that are none of the request's.
+    """
 
     known: Known
+    strange: Callable[[str], Iterator[str]]
     invented: set[Identifier] = field(default_factory=set[Identifier])
     pardoned: Callable[[Identifier], bool] = _is_small
 
     def passes(self, text: str, *, free: Callable[[Identifier], bool]) -> bool:
         """Whether a text names nothing unknown but what is free. Raises SummarizerReplyRejected at one too many."""
         passed = True
-        for found in self.known.missing(text):
+        bent = (Identifier(mark, Kind.CODE) for mark in self.strange(text))
+        for found in chain(self.known.missing(text), bent):
             if free(found):
                 continue
             passed = False

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import pairwise
 from typing import Annotated, Any, Self
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from compactor.exceptions import ConfigurationError
+from compactor.json_values import is_array
 
 Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86_400, allow_inf_nan=False)]
 
@@ -53,6 +55,10 @@ class Settings(BaseSettings):
     )
     summarizer_model: str | None = None
     summarizer_context_limit: int = Field(32, gt=0, description="K tokens of the summarizer's own window")
+    personal_placeholders: bool = Field(True, description="personal data goes to the model as placeholders")
+    personal_patterns: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), repr=False, description="a JSON list of regular expressions for personal data of your own"
+    )
     call_connect_timeout: Seconds = 5.0
     call_timeout: Seconds = 30.0
     breaker_failures: int = Field(5, ge=1, description="failures of the model server in a row that open its breaker")
@@ -77,6 +83,24 @@ class Settings(BaseSettings):
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", value):
             raise ValueError("expected 1-64 of A-Z a-z 0-9 . _ -")
         return value
+
+    @field_validator("personal_patterns", mode="before")
+    @classmethod
+    def _patterns(cls, value: Any) -> Any:
+        try:
+            listed: Any = json.loads(value) if isinstance(value, str) else value
+        except ValueError:
+            listed = None
+        if not is_array(listed) or not all(isinstance(pattern, str) for pattern in listed):
+            raise ValueError("expected a JSON list of regular expressions")
+        for order, pattern in enumerate(listed, 1):
+            try:
+                is_empty = re.fullmatch(pattern, "") is not None
+            except re.error:
+                raise ValueError(f"expression {order} cannot be read") from None
+            if is_empty:
+                raise ValueError(f"expression {order} matches an empty text")
+        return tuple(listed)
 
     @model_validator(mode="after")
     def _order(self) -> Self:

@@ -23,6 +23,7 @@ from compactor.exceptions import (
     SummarizerTooLong,
 )
 from compactor.json_values import is_array, is_object
+from compactor.personal_data import PersonalData
 from compactor.prompts import OUTPUT_ALLOWANCE, Summary, SummaryRequest, pieces, prompt
 from compactor.replies import Reply, read_reply
 from compactor.settings import Settings
@@ -56,6 +57,7 @@ class ModelSummarizer:
         self._breaker = breaker
         self._window = settings.summarizer_context_limit * 1000
         self._thinks = False
+        self._personal = PersonalData(settings.personal_patterns) if settings.personal_placeholders else None
 
     def __call__(
         self,
@@ -116,7 +118,7 @@ class ModelSummarizer:
     def _answer(self, request: SummaryRequest, encode: Encode, deadline: float) -> Summary | SummarizerError:
         call = _Call(encode, deadline)
         try:
-            texts = self._texts(request, call)
+            texts = self._texts(request.without(self._personal) if self._personal else request, call)
         except SummarizerError as error:
             error.spent_in, error.spent_out = call.spent_in, call.spent_out
             return error.with_traceback(None)
