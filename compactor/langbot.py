@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from compactor.agent_loop import LimitPolicy, LoopGuard
+from compactor.agent_loop.loop_guard import MAX_ITERATIONS
+from compactor.agent_loop.tool_results import MAX_CHARS
 from compactor.exceptions import ConfigurationError
 from compactor.json_values import is_object
-from compactor.loop_guard import MAX_ITERATIONS
 from compactor.model_config import ModelConfig
-from compactor.tool_results import MAX_CHARS
 
 ITERATIONS: Final = "max-tool-iterations"
 RESULT_CHARS: Final = "max-tool-result-chars"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Final
 
+from compactor.agent_loop.tool_results import LimitPolicy, limit_message, limit_policy
 from compactor.archive import compress, with_cut
 from compactor.budget import budget_for
 from compactor.commands import push
@@ -21,7 +22,6 @@ from compactor.models import Receipt, recall_id
 from compactor.reader import HEAVY, MANY, SessionReader
 from compactor.records import ENCODINGS, Encoded, encode_message
 from compactor.tokens import PER_REQUEST, Encode, count_message
-from compactor.tool_results import LimitPolicy, limit_message, limit_policy
 
 OWN_OPERATION_MS: Final = 10 * 60_000  # our own retries come within seconds
 _CALLERS_OPERATION_MS: Final = 8 * 3_600_000  # chat platforms redeliver for hours

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 
 from compactor.agent_loop import LimitPolicy, limit_tool_result
+from compactor.agent_loop.tool_results import limit_message, limit_policy
 from compactor.exceptions import ConfigurationError
 from compactor.frozen import FrozenDict
-from compactor.tool_results import limit_message, limit_policy
 
 CUT = "\n...[结果已截断]"
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"

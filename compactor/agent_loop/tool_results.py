@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, TypeGuard
 
+from compactor.agent_loop.result_text import result_text
 from compactor.exceptions import ConfigurationError
 from compactor.formats.openai import RESULT_ROLES
 from compactor.frozen import freeze
 from compactor.json_values import is_array, is_object
-from compactor.result_text import result_text
 from compactor.tokens import MEDIA_TYPES
 from compactor.wording import wording_for
 

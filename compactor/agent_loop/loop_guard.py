@@ -10,12 +10,12 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
+from compactor.agent_loop.spending import Prices, Usage, money, read_usage
 from compactor.exceptions import ConfigurationError, InvalidMessageError
 from compactor.formats.openai import Call, calls, text_of
 from compactor.json_values import is_array, is_object
 from compactor.records import encode_message
 from compactor.repair import closing_result
-from compactor.spending import Prices, Usage, money, read_usage
 from compactor.wording import wording_for
 
 MAX_ITERATIONS: Final = 16
