@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from compactor.secret_shapes import is_random
@@ -18,8 +20,8 @@ _STEMS: Final = (
     "密码", "口令", "密钥", "密碼", "金鑰", "パスワード", "비밀번호",
 )  # fmt: skip
 _BEHIND: Final = 40  # characters of a name before its stem
-_NAME: Final = re.compile(r"[\w.-]{0,80}")
-_NAME_BEFORE: Final = re.compile(r"[\w.-]*\Z")
+_NAME: Final = re.compile(r"[\w.-]{0,80}", re.ASCII)
+_NAME_BEFORE: Final = re.compile(r"[\w.-]*\Z", re.ASCII)
 _STRONG: Final = re.compile(
     r"passw(?:or)?d|passphrase|pwd|secret|(?:api|access|private|account|master|encryption|signing|auth|storage|shared)key"
     r"|(?:auth|access|refresh|api|bot|bearer|session|security|id|private|personal|deploy)token|credentials?$|authkey$"
@@ -34,6 +36,7 @@ _ABOUT: Final = re.compile(
     r"|class|method|func|function|handler|view|form|page|column|index|types?|ids|names|keys|validators?|hashers?|s3|env)$"
 )
 _PAGE: Final = re.compile(r"next|page|continu|cursor|sync|prev|public|primary|foreign|partition|cache|idempot|sort")
+_BETWEEN: Final = frozenset("\\\"'`] \t=:：>是为為")  # what stands right behind a name that announces a value
 _SEPARATOR: Final = re.compile(
     r"\\{0,3}[\"'`]?\]?[ \t]{0,8}(?P<mark>=>|:=|==?|:|：|>|is\b|was\b|是|为|為)?[ \t]{0,8}"
     r"(?P<open>\\{0,3}[\"'`])?",
@@ -69,6 +72,14 @@ _HEX: Final = re.compile(r"[0-9a-fA-F]{32,128}")
 _TOKENISH: Final = re.compile(r"(?:token|session(?:id)?|sid|sig|signature|auth)$")
 
 
+class _Telling(Enum):
+    """What a name says of its value: nothing, that it may be a secret, that it is one."""
+
+    NOTHING = 0
+    LITTLE = 1
+    ALL = 2
+
+
 def named_secrets(text: str) -> Iterator[tuple[int, int]]:
     """Start and end of each value that stands behind the name of a secret; they may overlap."""
     lower = text.replace("İ", "i").lower()  # the one letter whose small form is two
@@ -81,27 +92,37 @@ def named_secrets(text: str) -> Iterator[tuple[int, int]]:
     for stem in _STEMS:
         at = lower.find(stem)
         while at >= 0:
-            name, end = _name(lower, at)
-            span = _value(text, end, name)
-            if span is not None:
+            name, end = _name(lower, at, stem)
+            if text[end : end + 1] in _BETWEEN and (span := _value(text, end, name)) is not None:
                 yield span
             at = lower.find(stem, max(at + len(stem), end))
 
 
-def _name(lower: str, at: int) -> tuple[str, int]:
+def _name(lower: str, at: int, stem: str) -> tuple[str, int]:
     """The whole name around a stem, and where it ends."""
     before = _NAME_BEFORE.search(lower[max(0, at - _BEHIND) : at])
-    match = _NAME.match(lower, at)
+    behind = _NAME.match(lower, at + len(stem))
     assert before is not None
-    assert match is not None
-    return before[0] + match[0].rstrip(".-"), at + len(match[0].rstrip(".-"))
+    assert behind is not None
+    rest = behind[0].rstrip(".-")
+    return f"{before[0]}{stem}{rest}", at + len(stem) + len(rest)
+
+
+@lru_cache(maxsize=4_096)
+def _read_name(name: str) -> tuple[str, _Telling]:
+    """A name without its separators, and how much it gives away."""
+    plain = re.sub(r"[-_.]", "", name)
+    if _PAGE.search(plain) or _ABOUT.search(plain):
+        return plain, _Telling.NOTHING
+    if _STRONG.search(plain) or name.endswith("_pass"):
+        return plain, _Telling.ALL
+    return plain, _Telling.LITTLE if _WEAK.search(plain) else _Telling.NOTHING
 
 
 def _value(text: str, end: int, name: str) -> tuple[int, int] | None:
     """Where the secret stands that a name announces; None when it announces none."""
-    plain = re.sub(r"[-_.]", "", name)
-    strong = _STRONG.search(plain) or name.endswith("_pass")
-    if _PAGE.search(plain) or _ABOUT.search(plain) or not (strong or _WEAK.search(plain)):
+    plain, telling = _read_name(name)
+    if telling is _Telling.NOTHING:
         return None
     separator = _SEPARATOR.match(text, end)
     if separator is None:
@@ -116,7 +137,7 @@ def _value(text: str, end: int, name: str) -> tuple[int, int] | None:
         return None
     value = match[0] if opened else match[0].rstrip(".:!?。")
     span = start, start + len(value)
-    if not strong:
+    if telling is _Telling.LITTLE:
         return span if _is_drawn(value, plain) else None
     if opened:
         return span if _is_quoted_secret(value, plain) else None
