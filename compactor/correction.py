@@ -25,7 +25,6 @@ _STEEPEST: Final = 2.0
 _LEAST_BILLED: Final = 0.4  # of our count; less is a bill without what was cached, or of another request
 _MOST: Final = 10**9  # tokens; a larger figure is no count of a prompt
 _OVERFLOW: Final = 1.1  # windows, for a list that was refused without a figure
-_FINEST: Final = 1 << 16  # steps of a slope: products with it are exact, here and in Lua
 _SENT: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _STORED: Final = re.compile(r"([0-9.]{1,20})" + 5 * r" ([0-9]{1,10})")
 
@@ -118,7 +117,7 @@ def _moved(anchor: Anchor | None, count: int, billed: int) -> Anchor:
         return moved
     slope = (billed - anchor.base_billed) / apart
     if 1 / _STEEPEST <= slope <= _STEEPEST:
-        return replace(moved, slope=round(slope * _FINEST) / _FINEST)
+        return replace(moved, slope=slope)
     return replace(moved, slope=1.0, base_count=count, base_billed=billed)
 
 

@@ -194,11 +194,11 @@ def _as_text(view: View, messages: Sequence[Message], budget: Budget, send: Send
     while True:
         shown = tuple(as_text(view.messages))
         tokens = count_messages(shown, send.encode)
-        over = send.fixed.total + tokens - ceiling
-        if over <= 0 or view.fit is Fit.IMPOSSIBLE:
-            fit = Fit.SHORTENED if over <= 0 and view.fit is Fit.IMPOSSIBLE else view.fit
+        total = send.fixed.total + tokens
+        if total <= ceiling or view.fit is Fit.IMPOSSIBLE:
+            fit = Fit.SHORTENED if total <= ceiling and view.fit is Fit.IMPOSSIBLE else view.fit
             return replace(view, messages=shown, tokens=tokens, fit=fit, stable_until=0)
-        lower = max(1, budget.ceiling - over)
+        lower = max(1, (send.fixed.total + view.tokens) * ceiling // total)
         budget = replace(budget, ceiling=lower, threshold=min(budget.threshold, lower))
         view = compose(messages, budget, send.encode, beside=send.fixed.total)
 

@@ -16,7 +16,7 @@ from compactor.embedded import EmbeddedServer
 from compactor.formats.openai import RESULT_ROLES, text_of
 from compactor.settings import Settings, read_settings
 from tests.integration.clients import Client, SessionClient
-from tests.integration.conversations import ROOMY, SMALL, conversation, recount, step, user
+from tests.integration.conversations import ROOMY, SMALL, call, conversation, recount, result, step, user
 from tests.integration.inline_worker import InlineWorker
 from tests.integration.snapshot import everything
 from tests.unit.conversations import busy_conversations, sound_conversations
@@ -159,6 +159,17 @@ def test_text_costs_no_more_of_the_history_than_its_frames(memory: Client) -> No
         assert verdict.sent == recount(context.messages) + 3 <= verdict.ceiling
     assert plain.verdict.sent - told.verdict.sent < 1_500  # one step more left, for the frames of the others
     assert told.left_out > 0
+
+
+def test_frames_larger_than_what_they_frame_leave_out_no_more_than_they_must(memory: Client) -> None:
+    session = memory.session(NAME, SMALL)
+    session.push([user("Count."), *(message for order in range(250) for message in [call(order), result(order, "ok")])])
+    session.push(user("And now?"))
+    assert session.prepare().verdict.fit is Fit.FITS
+    context = session.prepare(tool_text=True)
+    verdict = context.verdict
+    assert verdict.fit is Fit.SHORTENED
+    assert verdict.ceiling / 4 < verdict.sent == recount(context.messages) + 3 <= verdict.ceiling
 
 
 def test_a_compacted_history_is_shown_as_text_too(memory: Client, worker: InlineWorker) -> None:

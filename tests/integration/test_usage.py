@@ -162,6 +162,15 @@ def test_what_was_learned_is_of_one_model_and_of_the_last_four(connect: Connect,
     ]  # fmt: skip
 
 
+def test_a_model_that_reports_often_does_not_push_out_another(memory: Client) -> None:
+    often, once = (memory.session(NAME, ModelConfig(model, 128)) for model in ("gpt-4o", "o3"))
+    often.push(conversation(1))
+    for hidden in (100, 200, 300, 400, 500):
+        tell(often, hidden)
+    tell(once, 50)
+    assert [each.estimate().counted_by for each in (often, once)] == ["anchor", "anchor"]
+
+
 def test_another_process_knows_it_at_its_next_send(connect: Connect, settings: Settings) -> None:
     one, other = (connect(settings).session(NAME, SMALL) for _ in range(2))
     one.push(conversation(6))
@@ -289,6 +298,7 @@ def test_an_anchor_garbled_from_outside_is_none_and_the_next_report_takes_its_pl
     assert verdict.expected - verdict.total == 700
 
 
+_priors = st.sampled_from([1.0, 1.15])
 _pairs = st.tuples(st.integers(1, 60_000), st.integers(1, 60_000))
 
 
@@ -312,24 +322,34 @@ def judged(server: EmbeddedServer) -> tuple[Settings, int]:
         return settings, memory.session(NAME, SMALL).push(conversation(1)).total
 
 
-@given(anchors(), st.sampled_from([1.0, 1.15]), st.integers(0, 60_000), st.integers(-3, 3), st.booleans())
+_garbled = st.sampled_from(["1.0 0 90000 9 9 0", "1.0 5 9999999999 5 5 0", "2.5 5 9 5 9 0", "1.0 5 90000 5 5", "x"])
+
+
+@given(
+    st.one_of(anchors().map(lambda anchor: "" if anchor is None else written(anchor)), _garbled),
+    _priors,
+    st.integers(0, 60_000),
+    st.integers(-3, 3),
+    st.booleans(),
+)
 def test_the_script_judges_as_the_correction_does(
     server: EmbeddedServer,
     judged: tuple[Settings, int],
-    anchor: Anchor | None,
+    stored: str,
     prior: float,
     fixed: int,
     near: int,
     close: bool,
 ) -> None:
     settings, total = judged
+    anchor = read_anchor(stored)
     line = Correction(slope=prior) if anchor is None else anchor.correction
     count = total + fixed
     threshold = max(1, line.expected(count) + near) if close else 30_000
     budget = Budget(40_000, min(threshold, 40_000), 40_000, fixed)
     state = keys_of(settings, NAME).state
     with bare(server) as raw, Store(settings) as store:
-        raw.hset(state, mapping={"claim": "idle", f"anchor:{'0' * 12}": "" if anchor is None else written(anchor)})
+        raw.hset(state, mapping={"claim": "idle", f"anchor:{'0' * 12}": stored})
         judgement = Judgement(budget, "o200k_base", b"{}", "0" * 12, Correction(slope=prior))
         _, answer = store.run(
             prepare(

@@ -233,7 +233,8 @@ def test_a_smaller_window_is_never_forgotten_for_a_larger_one() -> None:
     second = overflowed(first, 7_500, expected=7_500, limit=8_000, named=0, window=0)
     third = overflowed(second, 7_000, expected=7_000, limit=8_000, named=0, window=16_000)
     fourth = overflowed(third, 7_000, expected=7_000, limit=8_000, named=5_000, window=4_000)
-    assert [each.limit for each in (first, second, third, fourth)] == [8_000, 8_000, 8_000, 4_000]
+    late = overflowed(fourth, 9_000, expected=9_000, limit=16_000, named=9_000, window=8_000)  # of an older send
+    assert [each.limit for each in (first, second, third, fourth, late)] == [8_000, 8_000, 8_000, 4_000, 4_000]
 
 
 USAGES = [
