@@ -23,10 +23,13 @@ _BEHIND: Final = 40  # characters of a name before its stem
 _NAME: Final = re.compile(r"[\w.-]{0,80}", re.ASCII)
 _NAME_BEFORE: Final = re.compile(r"[\w.-]*\Z", re.ASCII)
 _STRONG: Final = re.compile(
-    r"passw(?:or)?d|passphrase|pwd|secret|(?:api|access|private|account|master|encryption|signing|auth|storage|shared)key"
+    r"passw(?:or)?d|passphrase|pwd|secret|(?:api|access|private|account|master|encryption|signing|auth|storage|shared"
+    r"|subscription|fernet|hmac|service)key|keydata$"
     r"|(?:auth|access|refresh|api|bot|bearer|session|security|id|private|personal|deploy)token|credentials?$|authkey$"
     r"|^(?:db|user|my|root|admin|smtp|ftp|mail)?pass$|_pass$|密码|口令|密钥|密碼|金鑰|パスワード|비밀번호"
 )
+_PASSWORD: Final = re.compile(r"passw|passphrase|pwd|secret")
+_SESSION_COOKIE: Final = re.compile(r"^(?:jsessionid|phpsessid|aspnetsessionid|connectsid)$")
 _WEAK: Final = re.compile(r"token$|session(?:id)?$|sess(?:id)?$|sid$|cookie$|auth$|signature$|sig$|credential$|key$")
 # What a name's end says that its value is about the secret, and not the secret.
 _ABOUT: Final = re.compile(
@@ -36,9 +39,10 @@ _ABOUT: Final = re.compile(
     r"|class|method|func|function|handler|view|form|page|column|index|types?|ids|names|keys|validators?|hashers?|s3|env)$"
 )
 _PAGE: Final = re.compile(r"next|page|continu|cursor|sync|prev|public|primary|foreign|partition|cache|idempot|sort")
-_BETWEEN: Final = frozenset("\\\"'`] \t=:：>是为為")  # what stands right behind a name that announces a value
+_BETWEEN: Final = frozenset("\\\"'`] \t\r\n,=:：>|是为為")  # what stands right behind a name that announces a value
 _SEPARATOR: Final = re.compile(
-    r"\\{0,3}[\"'`]?\]?[ \t]{0,8}(?P<mark>=>|:=|==?|:|：|>|is\b|was\b|是|为|為)?[ \t]{0,8}"
+    r"\\{0,3}[\"'`]?\]?(?:,?(?:\s|\\n){0,20}\\{0,3}[\"']?[Vv]alue\\{0,3}[\"']?)?[ \t]{0,8}"
+    r"(?P<mark>=>|:=|==?|:|：|>|\||is\b|was\b|是|为|為)?[ \t]{0,8}"
     r"(?P<open>\\{0,3}[\"'`])?",
 )
 _CLOSED: Final = {
@@ -64,6 +68,7 @@ _NO_VALUE: Final = frozenset({
 _CODE: Final = re.compile(
     r"[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*)+|[A-Z][a-z]+(?:[A-Z][a-z]+)+|[a-z]+(?:_[a-z]+)+|_\w*"
 )
+_EXAMPLE: Final = re.compile(r"(?i)(?:your|my|enter|insert|example)(?:[-_ ]|(?:own|new|secret|pass|token|api|key)|\Z)")
 _FILLER: Final = re.compile(r"(?:[*xX.•_#?-]|…|\.\.\.)+")
 _WORDS: Final = re.compile(r"[^\W\d_]+(?:[-_][^\W\d_]+)*")
 _LINE_END: Final = re.compile(r"[ \t]*(?:\\[rn]|[\r\n]|\Z|#|//)")
@@ -112,7 +117,9 @@ def _name(lower: str, at: int, stem: str) -> tuple[str, int]:
 def _read_name(name: str) -> tuple[str, _Telling]:
     """A name without its separators, and how much it gives away."""
     plain = re.sub(r"[-_.]", "", name)
-    if _PAGE.search(plain) or _ABOUT.search(plain):
+    if _SESSION_COOKIE.search(plain):
+        return plain, _Telling.ALL
+    if _ABOUT.search(plain) or (_PAGE.search(plain) and not _PASSWORD.search(plain)):
         return plain, _Telling.NOTHING
     if _STRONG.search(plain) or name.endswith("_pass"):
         return plain, _Telling.ALL
@@ -135,22 +142,23 @@ def _value(text: str, end: int, name: str) -> tuple[int, int] | None:
     match = _CLOSED[opened[-1]].match(text, start) if opened else _BARE.match(text, start)
     if match is None or not match[0]:
         return None
-    value = match[0] if opened else match[0].rstrip(".:!?。")
+    value = match[0] if opened else match[0].rstrip(":." if mark in ("=", ":") else ".:!?。")
     span = start, start + len(value)
     if telling is _Telling.LITTLE:
-        return span if _is_drawn(value, plain) else None
+        is_variable = text[end - len(name) : end].isupper() and "_" in name
+        return span if _is_drawn(value, plain, is_variable=is_variable) else None
     if opened:
         return span if _is_quoted_secret(value, plain) else None
     return span if _is_bare_secret(value, text, span[1], mark or "") else None
 
 
-def _is_drawn(value: str, name: str) -> bool:
+def _is_drawn(value: str, name: str, *, is_variable: bool) -> bool:
     """Whether a value looks drawn by lot, and not like an id that a bot works with."""
     if _UUID.fullmatch(value) or "://" in value or "[SECRET_" in value or not value.isascii() or " " in value:
         return False
     if _HEX.fullmatch(value):
-        return _TOKENISH.search(name) is not None
-    return not name.endswith("key") and len(value) >= 20 and "/" not in value[:1] and is_random(value)
+        return is_variable or _TOKENISH.search(name) is not None
+    return (is_variable or not name.endswith("key")) and len(value) >= 20 and "/" not in value[:1] and is_random(value)
 
 
 def _is_no_secret(value: str) -> bool:
@@ -166,7 +174,7 @@ def _is_no_secret(value: str) -> bool:
         or "{{" in value
         or (value.startswith("$") and value[1:].replace("_", "").isalpha())
         or not any(char.isascii() and char.isalnum() for char in value)
-        or value.lower().startswith(("your", "my_", "my-", "example", "<your", "enter ", "test_"))
+        or _EXAMPLE.match(value) is not None
     )
 
 
@@ -180,6 +188,8 @@ def _is_bare_secret(value: str, text: str, end: int, mark: str) -> bool:
     """Whether unquoted text is a secret: mixed characters anywhere, letters alone only as the rest of a line."""
     if _is_no_secret(value) or _CODE.fullmatch(value) or text[end : end + 1] in ("(", "[", "{"):
         return False
+    if mark == "|":
+        return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     if mark == ">":
         return text.startswith("</", end)
     if _WORDS.fullmatch(value):

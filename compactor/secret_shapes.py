@@ -105,6 +105,11 @@ _SHAPES: Final = (
     _shape(r"(?:Bearer|bearer|BEARER)[ \t]{1,4}([\w.~+/=-]{8,4000})", "earer ", "EARER ",
            check=lambda text: any(map(str.isdigit, text)) and any(map(str.isalpha, text)) and len(set(text)) > 5),
     _shape(r"[Bb](?:asic|ASIC)[ \t]{1,4}([A-Za-z0-9+/]{8,400}={0,2})", "asic ", "ASIC ", check=_is_login),
+    _shape(r"(?:sshpass -p|login \S{1,100} password) {0,2}[\"']?([^\s\"'\[]{3,256})", "sshpass -p", "login "),
+    _shape(r"(?:[Mm]nemonic|[Ss]eed [Pp]hrase|[Rr]ecovery [Pp]hrase)[\"':= ]{1,8}"
+           r"((?:[a-z]{3,8}[ ,]{1,2}){11,23}[a-z]{3,8})",
+           "nemonic", "eed phrase", "eed Phrase", "ecovery phrase", "ecovery Phrase"),
+    _shape(r"pbkdf2_\w{3,12}\$\d{1,8}\$[\w./+=$]{20,255}", "pbkdf2_"),
     _shape(r"(?:\s-u|--user)[ =]{1,2}[\"']?[\w.@+-]{1,64}:([^\s\"'\[]{3,256})", "-u ", "--user", check=_is_no_example),
 )  # fmt: skip
 

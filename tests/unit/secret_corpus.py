@@ -125,6 +125,20 @@ SECRETS: Final = [
     _named("set-cookie", "Set-Cookie: sessionid=@@; Path=/; HttpOnly", drawn(32, seed="set")),
     _named("cookie", "Cookie: theme=dark-mode; sid=@@", drawn(32, seed="cookie")),
     _named("session in json", '{"session_token": "@@"}', drawn(40, seed="sess")),
+    _named("variable of a container", '- name: DB_PASS\n  value: "@@"', "sup3rs3cret"),
+    _named("variable in json", '{"name": "DB_PASSWORD", "value": "@@"}', "sup3rs3cret"),
+    _named("netrc", "machine github.com login mia password @@", "gh5pass9x"),
+    _named("sshpass", "sshpass -p @@ ssh host", "Qw3rty!x"),
+    _named("kubeconfig", "client-key-data: @@", drawn(200, seed="kube")),
+    _named("row of a table", "| password | @@ |", "T4bleP4ss"),
+    _named("client file", "[client]\npassword=@@\n", "letmein!"),
+    _named("of a cache", "redis_cache_password: @@", "example123"),
+    _named("hex in a variable", "AZURE_OPENAI_KEY=@@", drawn(32, _HEX, "azure")),
+    _named("java session", "JSESSIONID=@@", drawn(32, "0123456789ABCDEF", "java")),
+    _named(
+        "mnemonic", "mnemonic: @@", "abandon ability able about above absent absorb abstract absurd abuse access acid"
+    ),
+    _named("django hash", "hash: @@", f"pbkdf2_sha256$600000$abc${drawn(43)}="),
     _named("bcrypt", "alice:@@:1000", "$2b$12$" + drawn(53, seed="bcrypt")),
     _named("shadow", "root:@@:19000:0:", "$6$rounds$" + drawn(86, seed="shadow")),
 ]
