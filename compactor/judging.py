@@ -14,9 +14,8 @@ from compactor.correction import Correction, first_correction, model_key
 from compactor.exceptions import ConfigurationError
 from compactor.model_config import ModelConfig
 from compactor.models import Fit, Verdict
-from compactor.system_template import SystemTemplate
+from compactor.system_template import SystemTemplate, variable_tokens
 from compactor.tokens import PER_REQUEST, Encode, count_json, count_messages, json_text
-from compactor.topology import variable_tokens
 
 
 @dataclass(frozen=True, slots=True)

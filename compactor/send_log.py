@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sized
 
-from compactor.context_log import LOGGER, context_prepared, figures_of, output_available, tools_estimated, trimmed
+from compactor.context.log import LOGGER, Figures, context_prepared, output_available, tools_estimated, trimmed
+from compactor.context.topology import TOPOLOGY
 from compactor.judging import Request
 from compactor.model_config import ModelConfig
-from compactor.models import Context, Fit
-from compactor.topology import TOPOLOGY
+from compactor.models import Context, Fit, Verdict
 
 
 def log_send(config: ModelConfig, request: Request, context: Context) -> None:
@@ -22,5 +22,19 @@ def log_send(config: ModelConfig, request: Request, context: Context) -> None:
     if verdict.fit is not Fit.FITS and context.left_out:
         trimmed(verdict.length, verdict.length - context.left_out).emit()
     names = frozenset(request.variables or {TOPOLOGY})
-    context_prepared(figures_of(verdict, model=config.model, strategy=config.context_strategy, names=names)).emit()
+    context_prepared(_figures(verdict, config, names)).emit()
     output_available(max(0, verdict.limit - max(verdict.threshold, verdict.sent))).emit()
+
+
+def _figures(verdict: Verdict, config: ModelConfig, names: frozenset[str]) -> Figures:
+    """What is sent, part by part; what stands behind the system text is history, messages of this one send included."""
+    return Figures(
+        model=config.model,
+        limit=verdict.limit,
+        strategy=config.context_strategy,
+        system=verdict.system,
+        variables=verdict.variables,
+        history=max(0, verdict.sent - verdict.system - verdict.tools),
+        tools=verdict.tools,
+        names=names,
+    )

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from compactor.exceptions import ConfigurationError, InvalidMessageError
 from compactor.records import write_json
-from compactor.tokens import json_text
+from compactor.tokens import Encode, count_text, json_text
 
 _PLACE: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+_MARK: Final = "\0"  # no prompt holds it; it stands where a value would, until it is taken away
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,14 @@ class SystemTemplate:
         if not values:
             return self.text
         return _PLACE.sub(lambda place: _shown(place[1], values) if place[1] in values else place[0], self.text)
+
+
+def variable_tokens(template: SystemTemplate, encode: Encode) -> int:
+    """What the filled places count beyond the same text with nothing in them."""
+    if not template.variables:
+        return 0
+    marked = SystemTemplate(template.text, dict.fromkeys(template.variables, _MARK)).filled
+    return max(0, count_text(template.filled, encode) - count_text(marked.replace(_MARK, ""), encode))
 
 
 def _shown(name: str, values: Mapping[str, Any]) -> str:

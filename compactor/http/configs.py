@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from compactor.context_log import limit_used
+from compactor.context.log import limit_used
 from compactor.exceptions import ConfigurationError
 from compactor.http.answers import written
 from compactor.http.authentication import Caller, caller

@@ -11,20 +11,22 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from compactor import Fit, ModelConfig, context
+from compactor import Fit, ModelConfig
 from compactor.context import (
     calculate_max_tokens,
     count_messages_tokens,
+    counts,
     estimate_tool_tokens,
     get_model_context_limit,
     prepare_context,
     prepare_context_messages,
+    preparing,
     trim_messages_for_context,
 )
-from compactor.context_log import Figures, context_prepared
+from compactor.context.log import Figures, context_prepared
+from compactor.context.tool_schemas import count_tools
 from compactor.encodings import encoder
 from compactor.tokens import PER_MESSAGE, PER_REQUEST, count_text
-from compactor.tool_schemas import count_tools
 from compactor.validity import faults
 from tests.acceptance.cli_process import run
 from tests.unit.chat import Chat, assistant, calling, result, system, user
@@ -304,7 +306,7 @@ def test_a12_the_documents_example_byte_for_byte() -> None:
 
 def test_a12_a_send_of_those_figures_says_so(lines: list[logging.LogRecord], monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole way: a prompt of 2,804 tokens, a topology of 3,320, a history of 11,800, tools of 1,862."""
-    monkeypatch.setattr(context, "_announced", set[str]())
+    monkeypatch.setattr(counts, "_announced", set[str]())
     tools = [tool_of(1_862)]
     prompt = words(2_804 - PER_MESSAGE - PER_REQUEST) + "{{topology_info}}"
     history = [user(words(1_180 - PER_MESSAGE)) for _ in range(10)]
@@ -321,7 +323,7 @@ def test_a12_a_send_of_those_figures_says_so(lines: list[logging.LogRecord], mon
 def test_a12_trimming_from_50_to_25_messages_says_so(
     lines: list[logging.LogRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context, "_announced", {"o200k_base"})  # that line is said once a process
+    monkeypatch.setattr(counts, "_announced", {"o200k_base"})  # that line is said once a process
     chat = [user(words(1_900 - PER_MESSAGE)) for _ in range(50)]
     config = {"context_limit_tokens": 64_000, "context_strategy": "balanced"}
     kept = trim_messages_for_context(chat, "gpt-4o", "balanced", 0, config)
@@ -335,7 +337,7 @@ def test_a12_trimming_from_50_to_25_messages_says_so(
 def test_a13_a_failure_of_trimming_falls_back_to_system_and_the_last_others(
     monkeypatch: pytest.MonkeyPatch, lines: list[logging.LogRecord]
 ) -> None:
-    monkeypatch.setattr(context, "trim", broken)
+    monkeypatch.setattr(preparing, "trim", broken)
     chat = [system("s"), user("one"), *(m for n in range(9) for m in (calling(f"c{n}"), result(f"c{n}")))]
     kept = trim_messages_for_context(chat, "gpt-4o", "balanced", 0, GPT_4O)
     assert kept == [chat[0], chat[1], *chat[-10:]]
@@ -346,7 +348,7 @@ def test_a13_a_failure_of_trimming_falls_back_to_system_and_the_last_others(
 def test_a13_a_failure_of_counting_is_logged_and_raised(
     monkeypatch: pytest.MonkeyPatch, lines: list[logging.LogRecord]
 ) -> None:
-    monkeypatch.setattr(context, "count_list", broken)
+    monkeypatch.setattr(counts, "count_list", broken)
     with pytest.raises(ZeroDivisionError):
         trim_messages_for_context([user()], "gpt-4o", "balanced", 0, GPT_4O)
     assert texts(lines, logging.ERROR) == ["Failed to count tokens: ZeroDivisionError"]

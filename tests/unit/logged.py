@@ -6,7 +6,7 @@ import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from compactor.context_log import LOGGER
+from compactor.context.log import LOGGER
 
 
 class _Kept(logging.Handler):

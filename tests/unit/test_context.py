@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from compactor import ConfigurationError, Fit, context
+from compactor import ConfigurationError, Fit
 from compactor.context import (
     estimate_tool_tokens,
     prepare_context,
     prepare_context_messages,
+    preparing,
     trim_messages_for_context,
 )
 from compactor.encodings import encoder
@@ -80,7 +81,7 @@ def test_a_failure_of_trimming_falls_back_to_the_newest_messages(
     def broken(*_args: Any, **_keys: Any) -> None:
         raise RuntimeError("my secret question")
 
-    monkeypatch.setattr(context, "trim", broken)
+    monkeypatch.setattr(preparing, "trim", broken)
     chat = [system("s"), *steps(20, tokens=20), user("last")]
     kept = trim_messages_for_context(chat, "gpt-4o", "balanced", 0, CONFIG)
     assert kept[0] is chat[0]

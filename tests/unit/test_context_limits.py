@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from compactor import ConfigurationError, InvalidMessageError, ModelConfig, context
+from compactor import ConfigurationError, InvalidMessageError, ModelConfig
 from compactor.context import (
     calculate_max_tokens,
     count_messages_tokens,
+    counts,
     get_model_context_limit,
     prepare_context,
     trim_messages_for_context,
@@ -159,7 +160,7 @@ def test_an_error_of_someone_elses_is_logged_by_its_kind_alone(
     def broken(*_args: Any, **_keys: Any) -> None:
         raise RuntimeError("my secret question")
 
-    monkeypatch.setattr(context, "count_list", broken)
+    monkeypatch.setattr(counts, "count_list", broken)
     with pytest.raises(RuntimeError, match="my secret question"):
         count_messages_tokens([user()])
     assert texts(lines, logging.ERROR) == ["Failed to count tokens: RuntimeError"]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-import compactor
-from compactor import Fit, context_log
-from compactor.context_log import Figures, Line, context_prepared, figures_of, k_label
+from compactor.context import log
+from compactor.context.log import Figures, Line, context_prepared, k_label
 
 EXAMPLE = Figures("gpt-4o", 128_000, "balanced", system=6_124, variables=3_320, history=11_800, tools=1_862)
 
@@ -26,15 +24,15 @@ def test_the_documents_example_byte_for_byte() -> None:
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        (context_log.using_encoding("cl100k_base"), "Using tiktoken (cl100k_base) for accurate token counting"),
-        (context_log.tools_estimated(8_500, 8), "Tool definitions estimated at ~8500 total tokens (8 tools)"),
+        (log.using_encoding("cl100k_base"), "Using tiktoken (cl100k_base) for accurate token counting"),
+        (log.tools_estimated(8_500, 8), "Tool definitions estimated at ~8500 total tokens (8 tools)"),
         (
-            context_log.limit_used(128_000, "gpt-4o"),
+            log.limit_used(128_000, "gpt-4o"),
             "Using database config context limit: 128000 tokens for model 'gpt-4o'",
         ),
-        (context_log.trimming(95_000, 82_000, "gpt-4o"), "Trimming messages: 95000 → 82000 tokens (model: gpt-4o)"),
-        (context_log.trimmed(50, 25), "Trimmed 50 → 25 messages"),
-        (context_log.output_available(32_000), "Available for output: ~32000 tokens"),
+        (log.trimming(95_000, 82_000, "gpt-4o"), "Trimming messages: 95000 → 82000 tokens (model: gpt-4o)"),
+        (log.trimmed(50, 25), "Trimmed 50 → 25 messages"),
+        (log.output_available(32_000), "Available for output: ~32000 tokens"),
     ],
 )
 def test_each_line_of_the_document(line: Line, text: str) -> None:
@@ -101,47 +99,25 @@ def test_the_fields_are_flat_and_hold_every_figure_of_the_line() -> None:
 
 def test_every_line_has_an_event_of_its_own_that_the_manual_lists_and_json_fields() -> None:
     lines = [
-        context_log.using_encoding("cl100k_base"), context_log.tools_estimated(1, 1), context_log.limit_used(1, "m"),
-        context_log.trimming(2, 1, "m"), context_log.trimmed(2, 1), context_prepared(EXAMPLE),
-        context_log.output_available(1), context_log.tools_over_budget(2, 1), context_log.system_over_budget(2, 1),
-        context_log.history_trimmed_away(1), context_log.context_impossible(2, 1),
-        context_log.tools_unreadable(("X",), 1), context_log.limit_refused("r", "m"), context_log.encoder_missing("r"),
-        context_log.counting_failed("r"), context_log.trimming_failed("r"),
+        log.using_encoding("cl100k_base"), log.tools_estimated(1, 1), log.limit_used(1, "m"),
+        log.trimming(2, 1, "m"), log.trimmed(2, 1), context_prepared(EXAMPLE),
+        log.output_available(1), log.tools_over_budget(2, 1), log.system_over_budget(2, 1),
+        log.history_trimmed_away(1), log.context_impossible(2, 1),
+        log.tools_unreadable(("X",), 1), log.limit_refused("r", "m"), log.encoder_missing("r"),
+        log.counting_failed("r"), log.trimming_failed("r"),
     ]  # fmt: skip
     assert len({line.fields["event"] for line in lines}) == len(lines)
     page = (Path(__file__).resolve().parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
     for line in lines:
         json.dumps(line.fields)
         assert f"`{line.fields['event']}`" in page
-        assert callable(getattr(context_log, line.fields["event"]))
-
-
-@dataclass(frozen=True)
-class Verdict:
-    system: int = 6_124
-    variables: int = 3_320
-    tools: int = 1_862
-    sent: int = 19_786
-    limit: int = 128_000
-
-
-def test_a_verdict_gives_the_same_line() -> None:
-    assert figures_of(Verdict(), model="gpt-4o", strategy="balanced") == EXAMPLE
-
-
-def test_a_real_verdict_of_a_shortened_send_gives_what_is_sent() -> None:
-    verdict = compactor.Verdict(
-        system=100, variables=40, history=50_000, tools=200, total=50_300, expected=50_300, limit=16_000,
-        threshold=12_000, ceiling=14_000, length=40, compaction="queued", fit=Fit.SHORTENED, sent=9_000,
-    )  # fmt: skip
-    figures = figures_of(verdict, model="gpt-4o", strategy="balanced", names=frozenset({"user"}))
-    assert (figures.base, figures.variables, figures.history, figures.total) == (60, 40, 8_700, 9_000)
+        assert callable(getattr(log, line.fields["event"]))
 
 
 def test_a_line_goes_to_the_logger_with_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "compactor.context"):
         context_prepared(EXAMPLE).emit()
-        context_log.tools_over_budget(2, 1).emit()
+        log.tools_over_budget(2, 1).emit()
     first, second = caplog.records
     assert (first.name, first.levelname, first.getMessage()) == (
         "compactor.context", "INFO", context_prepared(EXAMPLE).text,
@@ -154,13 +130,13 @@ def test_a_line_goes_to_the_logger_with_its_fields(caplog: pytest.LogCaptureFixt
 def test_a_host_silences_the_lines_by_its_ordinary_configuration(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "compactor.context"):
         context_prepared(EXAMPLE).emit()
-        context_log.tools_over_budget(2, 1).emit()
+        log.tools_over_budget(2, 1).emit()
     assert not caplog.records
 
 
 def test_a_model_name_with_percent_signs_and_lines_stays_one_record(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "compactor.context"):
-        context_log.limit_used(1_000, "50%s\nERROR: forged").emit()
+        log.limit_used(1_000, "50%s\nERROR: forged").emit()
     assert caplog.records[0].getMessage() == (
         "Using database config context limit: 1000 tokens for model '50%s\ufffdERROR: forged'"
     )

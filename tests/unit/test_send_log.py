@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compactor import Context, Fit, ModelConfig, Verdict
-from compactor.context_log import LOGGER
+from compactor.context.log import LOGGER
 from compactor.judging import Request
 from compactor.send_log import log_send
 from tests.unit.logged import logged, texts
@@ -56,6 +56,11 @@ def test_a_shortened_send_says_how_many_messages_are_sent() -> None:
     shortened = replace(EXAMPLE, fit=Fit.SHORTENED, length=50)
     assert "Trimmed 50 → 27 messages" in said(shortened, left_out=23)
     assert not any("Trimmed" in line for line in said(shortened))  # results were cut, no message left
+
+
+def test_what_is_not_sent_is_no_history() -> None:
+    shortened = replace(EXAMPLE, fit=Fit.SHORTENED, sent=9_000)
+    assert "+ history=1014 + tools=1862 = 9000 total / 128K limit (7.0%)" in said(shortened)[1]
 
 
 @pytest.mark.parametrize(("sent", "left"), [(96_000, 32_000), (110_000, 18_000), (128_000, 0), (130_000, 0)])

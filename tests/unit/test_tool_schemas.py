@@ -14,10 +14,10 @@ import pydantic.v1
 import pytest
 from langchain_core.tools import InjectedToolArg, StructuredTool, tool
 
+from compactor.context.tool_schemas import UNREADABLE_TOOL, count_tools, tool_schema
 from compactor.encodings import encoder
 from compactor.exceptions import ConfigurationError
 from compactor.tokens import count_json
-from compactor.tool_schemas import UNREADABLE_TOOL, count_tools, tool_schema
 
 ENCODE = encoder("cl100k_base")
 PARAMETERS = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compactor.trimming import newest, trim
+from compactor.context.trimming import newest, trim
 from compactor.validity import faults
 from tests.unit.chat import Chat, assistant, call, calling, developer, result, system, user
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from compactor.context.trimming import newest, trim
 from compactor.formats.openai import RESULT_ROLES, SYSTEM_ROLES
 from compactor.history import read_history
 from compactor.tokens import count_message
-from compactor.trimming import newest, trim
 from compactor.validity import faults
 from tests.conftest import SHARED, recorded
 from tests.unit.chat import by_length

@@ -1,7 +1,7 @@
 """The log lines of context preparation: what each says, and the same as fields.
 
 Lines go to the logger `compactor.context`, which a host silences or routes like any other. Each record
-carries its figures as `record.compactor`, a flat dict: `event` (the name of the method in snake case)
+carries its figures as `record.compactor`, a flat dict: `event` (the name of the function that makes the line)
 and the arguments by name. Figures, model names and encodings only: never text of a conversation.
 """
 
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+from compactor.context.topology import TOPOLOGY
 
 LOGGER: Final = logging.getLogger("compactor.context")
 _K: Final = 1_000
-_TOPOLOGY: Final = frozenset({"topology_info"})
+_TOPOLOGY: Final = frozenset({TOPOLOGY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,30 +62,6 @@ class Figures:
     def percent(self) -> float:
         """The total in percent of the limit, one decimal."""
         return round(100 * self.total / self.limit, 1)
-
-
-class Counted(Protocol):
-    """What `figures_of` reads of a Verdict."""
-
-    @property
-    def system(self) -> int: ...
-    @property
-    def variables(self) -> int: ...
-    @property
-    def tools(self) -> int: ...
-    @property
-    def sent(self) -> int: ...
-    @property
-    def limit(self) -> int: ...
-
-
-def figures_of(verdict: Counted, *, model: str, strategy: str, names: frozenset[str] = _TOPOLOGY) -> Figures:
-    """The figures of the list that a session's send gets; `names` are the variables of its system text.
-
-    What stands behind the system text is `history`, messages of this one send included.
-    """
-    history = max(0, verdict.sent - verdict.system - verdict.tools)
-    return Figures(model, verdict.limit, strategy, verdict.system, verdict.variables, history, verdict.tools, names)
 
 
 def k_label(tokens: int) -> str:

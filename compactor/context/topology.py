@@ -8,10 +8,8 @@ from typing import Any, Final
 from compactor.exceptions import ConfigurationError
 from compactor.json_values import is_object
 from compactor.system_template import SystemTemplate
-from compactor.tokens import Encode, count_text
 
 TOPOLOGY: Final = "topology_info"
-_MARK: Final = "\0"  # no prompt holds it; it stands where a value would, until it is taken away
 
 
 def with_topology(system_prompt: str, topology: Any, others: Mapping[str, Any] | None) -> SystemTemplate:
@@ -34,14 +32,6 @@ def with_topology(system_prompt: str, topology: Any, others: Mapping[str, Any] |
     if known and not has_place:
         text = f"{system_prompt}\n\n{{{{{TOPOLOGY}}}}}" if system_prompt.strip() else f"{{{{{TOPOLOGY}}}}}"
     return SystemTemplate(text, values or None)
-
-
-def variable_tokens(template: SystemTemplate, encode: Encode) -> int:
-    """What the filled places count beyond the same text with nothing in them."""
-    if not template.variables:
-        return 0
-    marked = SystemTemplate(template.text, dict.fromkeys(template.variables, _MARK)).filled
-    return max(0, count_text(template.filled, encode) - count_text(marked.replace(_MARK, ""), encode))
 
 
 def _is_nothing(value: Any) -> bool:
