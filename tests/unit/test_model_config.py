@@ -159,6 +159,7 @@ def test_shares_are_exact_whole_numbers_for_every_limit(limit: int, strategy: st
 @pytest.mark.parametrize("absurd", [10**30, 10**5_000], ids=["30 digits", "5,000 digits"])
 @pytest.mark.parametrize("field", ["context_limit", "context_limit_tokens", "compact_at", "max_output_tokens"])
 def test_a_figure_no_window_has_is_refused_without_being_written_out(field: str, absurd: int) -> None:
+    given: dict[str, Any] = {field: absurd}
     with pytest.raises(ConfigurationError, match=f"^{field}: is more than any window has") as caught:
-        replace(ModelConfig("gpt-4o", context_limit=128), **{field: absurd})
+        replace(ModelConfig("gpt-4o", context_limit=128), **given)
     assert len(str(caught.value)) < 200
