@@ -21,6 +21,7 @@ _BENT: Final = re.compile(
 )
 _LOCAL_PART: Final = re.compile(r"[A-Za-z0-9._%+-]{1,64}\Z")
 _DOMAIN: Final = re.compile(r"(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9])")
+_ESCAPE: Final = re.compile(r"\\[nrt](?!@)")  # a line's end inside a JSON string: its letter is no part of a name
 _ALNUM: Final = re.compile(r"[A-Z0-9]")
 _WEIGHTS: Final = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 _CARD_MAKERS: Final = re.compile(
@@ -168,7 +169,9 @@ def _mails(text: str) -> Iterator[tuple[int, int, str]]:
         local = _LOCAL_PART.search(text[max(0, at - 64) : at])
         domain = _DOMAIN.match(text, at + 1)
         if local is not None and domain is not None:
-            yield at - len(local[0]), domain.end(), "EMAIL"
+            start = at - len(local[0])
+            is_escape = _ESCAPE.match(text, start - 1) is not None if start else False
+            yield start + is_escape, domain.end(), "EMAIL"
         at = text.find("@", at + 1 if domain is None else domain.end())
 
 

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from typing import Any, Final
 
 from compactor.exceptions import SummarizerRefused, SummarizerReplyRejected
@@ -180,17 +179,14 @@ class _Check:
 
     def passes(self, text: str, *, free: Callable[[Identifier], bool]) -> bool:
         """Whether a text names nothing unknown but what is free. Raises SummarizerReplyRejected at one too many."""
-        passed = True
-        bent = (Identifier(mark, Kind.CODE) for mark in self.strange(text))
-        for found in chain(self.known.missing(text), bent):
-            if free(found):
-                continue
-            passed = False
+        unknown = [found for found in self.known.missing(text) if not free(found)]
+        unknown = unknown or [Identifier(mark, Kind.CODE) for mark in self.strange(text)]
+        for found in unknown:
             if not self.pardoned(found):
                 self.invented.add(found)
             if len(self.invented) > _MOST_INVENTED:
                 raise SummarizerReplyRejected("invented")
-        return passed
+        return not unknown
 
 
 def _without_wrapping(text: str) -> str:

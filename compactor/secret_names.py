@@ -48,7 +48,8 @@ _SEPARATOR: Final = re.compile(
 _CLOSED: Final = {
     quote: re.compile(rf"(?:\\.|[^\\{quote}\r\n]){{0,512}}?(?=\\{{0,3}}{quote})") for quote in ('"', "'", "`")
 }
-_BARE: Final = re.compile(r"[^\s\"'`,;&<>(){}\[\]|，。；、]{1,512}")
+_BARE: Final = re.compile(r"(?:[^\s\"'`,;&<>(){}\[\]|，。；、\\]|\\(?![nrt\"'])){1,512}")
+_MARK: Final = re.compile(r"(?<=\[)SECRET_\d+\]")
 _COOKIES: Final = re.compile(
     r"(?:[Ss]et-)?[Cc]ookie\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,3}[\"']?"
     r"(?P<value>[\w!#$%&*+.^|~-]{1,80}=[^\s;\"'\\\[]{6,4000}(?:; ?[\w!#$%&*+.^|~-]{1,80}=[^\s;\"'\\\[]{1,4000}){0,50})"
@@ -98,7 +99,8 @@ def named_secrets(text: str) -> Iterator[tuple[int, int]]:
         at = lower.find(stem)
         while at >= 0:
             name, end = _name(lower, at, stem)
-            if text[end : end + 1] in _BETWEEN and (span := _value(text, end, name)) is not None:
+            is_mark = stem == "secret" and _MARK.match(text, at) is not None
+            if not is_mark and text[end : end + 1] in _BETWEEN and (span := _value(text, end, name)) is not None:
                 yield span
             at = lower.find(stem, max(at + len(stem), end))
 

@@ -14,7 +14,8 @@ from tests.unit.test_personal_data import FOUND, LEFT
 DATA = PersonalData([r"EMP-\d+", r"\[EMAIL_1\]|【.{0,9}】"])
 PIECES = [
     *(text for text, _, _ in FOUND.values()), *(value for _, value, _ in FOUND.values()), *LEFT.values(), "[EMAIL_",
-    "1]", "[EMAIL_1]", "[PERSONAL_1]", "【[PHONE_1]】", "EMP-1", "+", "-", " ", "@", "\\n", "0", "(415) ", "\ud800", "[", "]",
+    "1]", "[EMAIL_1]", "[PERSONAL_1]", "【[PHONE_1]】", "EMP-1", "+", "-", " ", "@", "\\n", "0", "(415) ",
+    "\ud800", "[", "]",
 ]  # fmt: skip
 TEXTS = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=8)), max_size=12).map("".join)
 

@@ -61,6 +61,11 @@ def test_marks_that_a_text_holds_already_keep_their_numbers() -> None:
     assert hidden("old [SECRET_4]\npassword: hunter2-Zq9") == "old [SECRET_4]\npassword: [SECRET_5]"
 
 
+def test_what_stands_behind_a_mark_or_the_next_line_of_a_json_string_is_no_part_of_a_secret() -> None:
+    assert hidden(r"password: hunter2-Zq0\nmail: mia@example.org") == r"password: [SECRET_1]\nmail: mia@example.org"
+    assert hidden("[SECRET_1]: mia0@example.org") == "[SECRET_1]: mia0@example.org"
+
+
 def test_a_secret_behind_the_line_end_of_a_json_string_is_found() -> None:
     key = "ghp_" + drawn(36)
     assert hidden(rf'{{"out": "line\n{key}\nsk-{drawn(48)}"}}') == r'{"out": "line\n[SECRET_1]\n[SECRET_2]"}'
