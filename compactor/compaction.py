@@ -288,6 +288,7 @@ def describe(drafted: Draft, snapshot: Snapshot, planned: Plan) -> Outcome:
         after=snapshot.total - drafted.saved,
         items=len(drafted.replacements),
         by_pointer=drafted.by_pointer,
+        by_condensed=drafted.by_condensed,
         by_model=drafted.by_model,
         by_extract=drafted.by_extract,
         reason=drafted.failure.code if drafted.failure is not None else "",
@@ -305,7 +306,15 @@ def describe(drafted: Draft, snapshot: Snapshot, planned: Plan) -> Outcome:
 def _unapplied(outcome: Outcome) -> Outcome:
     """The account of a draft that was not swapped in: what was spent, and nothing replaced."""
     return replace(
-        outcome, after=outcome.before, items=0, by_pointer=0, by_model=0, by_extract=0, positions=(), reached=False
+        outcome,
+        after=outcome.before,
+        items=0,
+        by_pointer=0,
+        by_condensed=0,
+        by_model=0,
+        by_extract=0,
+        positions=(),
+        reached=False,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
+from compactor.condense import Form
 from compactor.exceptions import (
     SummarizerError,
     SummarizerMisconfigured,
@@ -18,9 +19,10 @@ from compactor.exceptions import (
     SummarizerTransient,
 )
 from compactor.extract import extract
+from compactor.failures import failure_line
 from compactor.formats.openai import media_of, text_of, with_text
 from compactor.models import Kind, Message, Replacement, recall_id
-from compactor.planning import Item, Plan, Snapshot
+from compactor.planning import LARGEST_CONDENSED, Item, Plan, Snapshot
 from compactor.prompts import LARGEST_SHARE, PROMPT_VERSION, Summary, SummaryRequest, safe
 from compactor.redaction import redact
 from compactor.replies import says_something
@@ -86,6 +88,10 @@ class Draft:
         return self._count(Kind.POINTER)
 
     @property
+    def by_condensed(self) -> int:
+        return self._count(Kind.CONDENSED)
+
+    @property
     def by_model(self) -> int:
         return self._count(Kind.SUMMARY)
 
@@ -108,11 +114,15 @@ def draft(
 ) -> Draft:
     """Writes every replacement of the plan; `progress` hears "5 of 12 results, 3200 tokens saved"."""
     writer = _Writer(snapshot, encode, _goal(plan, snapshot))
+    items: list[Item] = []
     for item in plan.items:
-        if item.repeat_of is not None:
+        if item.is_pointer:
             writer.add(writer.pointer(item))
-    items = [item for item in plan.items if item.repeat_of is None]
-    if summarize is None:
+        elif (condensed := writer.condensed(item)) is not None:
+            writer.add(condensed)
+        else:
+            items.append(item)
+    if summarize is None or not items:
         for item in items:
             writer.add(writer.extracted(item))
     else:
@@ -217,12 +227,32 @@ class _Writer:
         draft.replacements.sort(key=lambda replacement: replacement.position)
 
     def pointer(self, item: Item) -> Replacement | None:
-        assert item.repeat_of is not None
         words = wording_for(text_of(item.message.value))
-        text = words.repeat.format(
-            tool=tool_name(item.call.name), other=recall_id(item.repeat_of), id=recall_id(item.message.position)
+        newer = item.superseded_by if item.repeat_of is None else item.repeat_of
+        assert newer is not None
+        text = (words.superseded if item.repeat_of is None else words.repeat).format(
+            tool=tool_name(item.call.name),
+            before=item.message.tokens,
+            other=recall_id(newer),
+            id=recall_id(item.message.position),
         )
-        return self._checked(item, text, Kind.POINTER)
+        failure = failure_line(self.request(item).text) if item.repeat_of is None else ""
+        return self._checked(item, f"{text}\n{failure}" if failure else text, Kind.POINTER)
+
+    def condensed(self, item: Item) -> Replacement | None:
+        """The condensed text under our header; None where it frees too little, or would hold a secret."""
+        message, short = item.message, item.condensed
+        if short is None or redact(text_of(message.value)) != (text_of(message.value),):
+            return None
+        words = wording_for(text_of(message.value))
+        head = [_header(item, words.condensed)]
+        if short.form is not Form.JSON:
+            head.append(words.tables if short.form is Form.TABLES else words.line_marks)
+        value = with_text(message.value, "\n".join([*head, short.text]))
+        after = count_message(value, self.encode)
+        if after > LARGEST_CONDENSED * message.tokens:
+            return None
+        return Replacement(message.position, value, Kind.CONDENSED, message.tokens, after)
 
     def summarised(self, item: Item, summary: Summary) -> Replacement | None:
         """The model's text under our header; too long a text is cut to its most telling lines."""
@@ -269,11 +299,15 @@ def _worse(known: Failure | None, error: SummarizerError) -> Failure:
 
 def _head(item: Item, words: Wording) -> str:
     """The header of a replacement, with a note on the images and files it leaves out."""
-    header = words.header.format(
-        tool=tool_name(item.call.name), before=item.message.tokens, id=recall_id(item.message.position)
-    )
+    header = _header(item, words.header)
     media = media_of(item.message.value)
     return f"{header}\n{words.media.format(count=media)}" if media else header
+
+
+def _header(item: Item, sentence: str) -> str:
+    return sentence.format(
+        tool=tool_name(item.call.name), before=item.message.tokens, id=recall_id(item.message.position)
+    )
 
 
 def applied(messages: Sequence[Message], replacements: Sequence[Replacement]) -> list[Mapping[str, Any]]:

@@ -236,6 +236,7 @@ class Outcome:
     after: int = 0
     items: int = 0
     by_pointer: int = 0
+    by_condensed: int = 0
     by_model: int = 0
     by_extract: int = 0
     left: int = 0

@@ -1,17 +1,21 @@
 """plan(snapshot, budget): which messages to replace, by the cheapest rungs that reach the target.
 
-Rungs of this module: exact repeats become pointers; large tool results become summaries or extracts.
-Candidates are taken from the oldest on and nothing before the frontier (the end of the last
-replacement) is touched, so one crossing pays for many turns and prompt caches stay warm.
+Rungs of this module: exact repeats become pointers, above the ceiling also results that the same call
+gave anew; then results lose their form and no information; then large ones become summaries or
+extracts. Candidates are taken from the oldest on and nothing before the frontier (the end of the last
+replacement) is touched, so one crossing pays for many turns and prompt caches stay warm. A result is
+replaced once: what was condensed stays condensed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from compactor.budget import Budget
+from compactor.condense import Condensed, Form, condense
+from compactor.failures import tells_of_failure
 from compactor.formats.openai import Call, media_of, text_of
 from compactor.history import History, read_history
 from compactor.models import Code, Message
@@ -22,6 +26,10 @@ KEEP_RESULTS: Final = 3
 KEEP_STEPS: Final = 2
 HEADER_TOKENS: Final = 50  # allowance for the header of a replacement
 POINTER_TOKENS: Final = 60
+SUPERSEDED_TOKENS: Final = 120  # a pointer, and the line that tells of a failure
+FORM_TOKENS: Final = 35  # allowance for the sentence that says how to read a condensed text
+LARGEST_CONDENSED: Final = 0.75  # of its source: what frees less stays for a summary
+SMALL_CONDENSED: Final = 400  # tokens: no larger than a summary may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +42,22 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One planned replacement: a pointer to the newer repeat, or a summary (`repeat_of` is None)."""
+    """One planned replacement: a pointer to a newer result, a condensed text, or else a summary.
+
+    `repeat_of` is the position of the same answer to the same call, `superseded_by` that of another
+    answer to it.
+    """
 
     index: int
     message: Message
     call: Call
     repeat_of: int | None = None
+    superseded_by: int | None = None
+    condensed: Condensed | None = None
+
+    @property
+    def is_pointer(self) -> bool:
+        return self.repeat_of is not None or self.superseded_by is not None
 
     @property
     def body_tokens(self) -> int:
@@ -47,10 +65,21 @@ class Item:
         return min(340, max(60, self.message.tokens * 15 // 100))
 
     @property
+    def cost(self) -> int:
+        """Tokens this item is expected to take."""
+        if self.repeat_of is not None:
+            return POINTER_TOKENS
+        if self.superseded_by is not None:
+            return SUPERSEDED_TOKENS
+        if self.condensed is not None:
+            form = 0 if self.condensed.form is Form.JSON else FORM_TOKENS
+            return int(self.message.tokens * self.condensed.part) + HEADER_TOKENS + form
+        return self.body_tokens + HEADER_TOKENS
+
+    @property
     def saving(self) -> int:
         """Tokens this item is expected to free."""
-        cost = POINTER_TOKENS if self.repeat_of is not None else self.body_tokens + HEADER_TOKENS
-        return self.message.tokens - cost
+        return self.message.tokens - self.cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +123,14 @@ def plan(
         reached = Nothing(Code.NOTHING_TO_DO, "the target is already reached")
         return reached if forced else Nothing(Code.EXHAUSTED, "system_and_tools")
     history = read_history([message.value for message in snapshot.messages])
-    chosen = _choose(snapshot.messages, history, need, keep_results)
+    over = snapshot.total > budget.ceiling
+    chosen = _choose(snapshot.messages, history, need, keep_results, over=over)
     if not chosen:
         if snapshot.total < budget.threshold:
             return Nothing(Code.NOTHING_TO_DO, "no tool result that may be shortened")
         return Nothing(Code.EXHAUSTED, what_fills(snapshot, budget, history))
     gain = sum(item.saving for item in chosen)
-    if not forced and gain < budget.min_reclaim and snapshot.total <= budget.ceiling:
+    if not forced and gain < budget.min_reclaim and not over:
         return Nothing(Code.NO_GAIN, f"would free about {gain} tokens, less than {budget.min_reclaim}")
     return Plan(tuple(chosen), need, history)
 
@@ -125,61 +155,141 @@ def what_fills(snapshot: Snapshot, budget: Budget, history: History) -> str:
     return max(parts, key=lambda name: parts[name])
 
 
-def _choose(messages: Sequence[Message], history: History, need: int, keep_results: int) -> list[Item]:
+def _choose(messages: Sequence[Message], history: History, need: int, keep_results: int, *, over: bool) -> list[Item]:
     """The first set of candidates, cheapest rungs first, that reaches the need; else all there are."""
-    candidates = _candidates(messages, history)
-    newest = _newest(history, keep_results)
+    candidates = list(_candidates(messages, history, over=over))
     chosen: list[Item] = []
-    for allowed in _rungs(newest):
-        chosen = _take(candidates, allowed, need)
+    for rung in _rungs(_newest(history, keep_results)):
+        chosen = _take(candidates, rung, need)
         if sum(item.saving for item in chosen) >= need:
             break
     return chosen
 
 
-def _rungs(newest: frozenset[int]) -> list[Callable[[Item], bool]]:
+@dataclass(slots=True)
+class _Candidate:
+    """A result that may be replaced, in the forms that it can take."""
+
+    item: Item
+    pointer: Item | None = None
+    _condensed: list[Item | None] = field(default_factory=list[Item | None])
+
+    @property
+    def index(self) -> int:
+        return self.item.index
+
+    @property
+    def tokens(self) -> int:
+        return self.item.message.tokens
+
+    def condensed(self) -> Item | None:
+        """The result in its condensed form, made when first asked for; None where it gains too little."""
+        if not self._condensed:
+            self._condensed.append(self._condense())
+        return self._condensed[0]
+
+    def _condense(self) -> Item | None:
+        value = self.item.message.value
+        shorter = condense(text_of(value)) if self.tokens > MEDIUM and not media_of(value) else None
+        item = None if shorter is None else replace(self.item, condensed=shorter)
+        return item if item is not None and item.cost <= LARGEST_CONDENSED * self.tokens else None
+
+    def summary(self) -> Item | None:
+        return self.item if self.tokens > MEDIUM else None
+
+    def small(self) -> Item | None:
+        """What keeps most in the size of a summary."""
+        condensed = self.condensed()
+        return condensed if condensed is not None and condensed.cost <= SMALL_CONDENSED else self.summary()
+
+    def smallest(self) -> Item | None:
+        """What frees most; the condensed form where it frees as much as a summary."""
+        condensed = self.condensed()
+        return condensed if condensed is not None and condensed.cost <= self.item.cost else self.summary()
+
+
+_Rung = Callable[[_Candidate], Item | None]
+
+
+def _rungs(newest: frozenset[int]) -> list[_Rung]:
+    def old(candidate: _Candidate) -> bool:
+        return candidate.index not in newest
+
+    def large(candidate: _Candidate) -> bool:
+        return candidate.tokens > LARGE
+
     return [
-        lambda item: item.repeat_of is not None,
-        lambda item: item.index not in newest and (item.repeat_of is not None or item.message.tokens > LARGE),
-        lambda item: item.index not in newest,
-        lambda item: item.index not in newest or item.message.tokens > LARGE,
-        lambda _item: True,
+        lambda one: one.pointer,
+        lambda one: one.pointer or (one.condensed() if old(one) else None),
+        lambda one: one.pointer or (one.small() if old(one) and large(one) else None),
+        lambda one: one.pointer or (one.small() if old(one) else None),
+        lambda one: one.pointer or (one.smallest() if old(one) else None),
+        lambda one: one.pointer or (one.smallest() if old(one) or large(one) else None),
+        lambda one: one.pointer or one.smallest(),
     ]
 
 
-def _take(candidates: Sequence[Item], allowed: Callable[[Item], bool], need: int) -> list[Item]:
+def _take(candidates: Sequence[_Candidate], rung: _Rung, need: int) -> list[Item]:
     taken: list[Item] = []
     freed = 0
-    for item in candidates:
+    for candidate in candidates:
         if freed >= need:
             break
-        if allowed(item):
+        item = rung(candidate)
+        if item is not None and item.saving > 0:
             taken.append(item)
             freed += item.saving
     return taken
 
 
-def _candidates(messages: Sequence[Message], history: History) -> list[Item]:
+def _candidates(messages: Sequence[Message], history: History, *, over: bool) -> Iterator[_Candidate]:
+    """What may be replaced, from the oldest on: behind the frontier, read, answered, neither pinned nor kept."""
     frontier = max((i for i, m in enumerate(messages) if m.replaced), default=-1)
-    found: list[Item] = []
-    newer: dict[tuple[str, str, str], int] = {}
-    for index in range(len(messages) - 1, frontier, -1):
-        message = messages[index]
-        call = history.call_of(index)
-        if call is None:
+    behind = range(frontier + 1, len(messages))
+    repeats = _repeats(messages, history, behind)
+    superseded = _superseded(messages, history, behind) if over else {}
+    for index in behind:
+        message, call = messages[index], history.call_of(index)
+        if call is None or history.step_of[index].open or history.is_unread(index) or message.pinned or message.kept:
             continue
+        item = Item(index, message, call)
+        repeat_of = repeats.get(index)
+        pointer = replace(item, repeat_of=repeat_of, superseded_by=superseded.get(index) if repeat_of is None else None)
+        yield _Candidate(item, pointer if pointer.is_pointer and pointer.saving > 0 else None)
+
+
+def _repeats(messages: Sequence[Message], history: History, indexes: range) -> dict[int, int]:
+    """For each result that the same call gave again the same: the position of the newest one."""
+    found: dict[int, int] = {}
+    newest: dict[tuple[str, str, str], int] = {}
+    for index in reversed(indexes):
+        call, message = history.call_of(index), messages[index]
         text = text_of(message.value)
-        repeat_of = None
-        if text and not media_of(message.value):
-            repeat_of = newer.setdefault((call.name, call.arguments, text), message.position)
-        if history.step_of[index].open or history.is_unread(index) or message.pinned or message.kept:
+        if call is None or not text or media_of(message.value):
             continue
-        if repeat_of == message.position:
-            repeat_of = None
-        item = Item(index, message, call, repeat_of)
-        if item.saving > 0 and (repeat_of is not None or message.tokens > MEDIUM):
-            found.append(item)
-    return found[::-1]
+        position = newest.setdefault((call.name, call.arguments, text), message.position)
+        if position != message.position:
+            found[index] = position
+    return found
+
+
+def _superseded(messages: Sequence[Message], history: History, indexes: range) -> dict[int, int]:
+    """For each result that the same call gave anew: the position of the newest one.
+
+    A failure supersedes no answer that was none, nor does an empty one: what was found would be gone.
+    """
+    found: dict[int, int] = {}
+    newest: dict[tuple[str, str], tuple[int, bool]] = {}
+    for index in reversed(indexes):
+        call, message = history.call_of(index), messages[index]
+        text = text_of(message.value)
+        if call is None or not (text or media_of(message.value)):
+            continue
+        failed = tells_of_failure(text)
+        position, newer_failed = newest.setdefault((call.name, call.arguments), (message.position, failed))
+        if position != message.position and (failed or not newer_failed):
+            found[index] = position
+    return found
 
 
 def _newest(history: History, keep_results: int) -> frozenset[int]:

@@ -129,6 +129,7 @@ def flat(outcome: Outcome) -> dict[str, Any]:
         "items": outcome.items,
         "by_model": outcome.by_model,
         "by_extract": outcome.by_extract,
+        "by_condensed": outcome.by_condensed,
         "by_pointer": outcome.by_pointer,
         "left": outcome.left,
         "model": outcome.model,

@@ -50,10 +50,12 @@ def compact(
         keep_recent_results=keep_recent_results,
     )
     print_json(_whole(done) if json else done.messages)
-    by = f"{done.outcome.by_model} by model, {done.outcome.by_extract} by extract, {done.outcome.by_pointer} by pointer"
-    stderr.print(
-        f"{done.outcome.outcome}: {done.before:,} → {done.after:,} tokens ({by}) {done.outcome.reason}".strip()
+    outcome = done.outcome
+    by = (
+        f"{outcome.by_model} by model, {outcome.by_extract} by extract, {outcome.by_condensed} condensed, "
+        f"{outcome.by_pointer} by pointer"
     )
+    stderr.print(f"{outcome.outcome}: {done.before:,} → {done.after:,} tokens ({by}) {outcome.reason}".strip())
 
 
 def _read(data: bytes) -> tuple[list[Any], list[Any] | None]:

@@ -116,12 +116,12 @@ class Screen:
 def _runs(outcomes: list[Outcome]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("compaction")
-    for title in ("tokens before", "after", "saved", "replaced", "model", "extract", "pointer", "seconds"):
+    for title in ("tokens before", "after", "saved", "replaced", "model", "extract", "condensed", "pointer", "seconds"):
         table.add_column(title, justify="right")
     for outcome in outcomes:
-        counts = (outcome.items, outcome.by_model, outcome.by_extract, outcome.by_pointer)
+        by = (outcome.by_model, outcome.by_extract, outcome.by_condensed, outcome.by_pointer)
         tokens = (outcome.before, outcome.after, outcome.saved)
-        figures = [*(f"{count:,}" for count in (*tokens, *counts)), f"{outcome.ms / 1000:.1f}"]
+        figures = [*(f"{count:,}" for count in (*tokens, outcome.items, *by)), f"{outcome.ms / 1000:.1f}"]
         table.add_row(outcome.outcome.value, *figures)
     return table
 

@@ -126,7 +126,7 @@ def test_e03_no_replacement_is_given_to_a_model_again(modelled: Service, model: 
         session.push(plain.assistant("seen"))
         assert session.compact(wait=20).outcome is Code.APPLIED
     asked = [body["messages"][1]["content"] for body in requests_with(model, "mark-e03")]
-    assert len(asked) == len(set(asked)) == sum(outcome.items for outcome in session.compactions())
+    assert len(asked) == len(set(asked)) == sum(outcome.by_model for outcome in session.compactions())
     assert not [text for text in asked if "earlier tool output" in text]
 
 
@@ -176,7 +176,7 @@ def test_e06_rules_of_system_and_users_are_never_summarised(modelled: Service) -
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [(long_text(900), ENGLISH), ("已处理订单 4711，状态为完成。\n" * 200, CHINESE)],
+    [(long_text(900), ENGLISH), ("".join(f"已处理订单 {n}，状态为完成。\n" for n in range(200)), CHINESE)],
     ids=["English", "Chinese"],
 )
 def test_e07_finished_work_is_labelled_as_earlier_output(text: str, words: Any) -> None:

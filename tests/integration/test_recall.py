@@ -68,7 +68,12 @@ def test_an_audit_row_accounts_for_its_compaction(memory: Client, worker: Inline
     assert row.id == worker.owner("recall/audit")
     assert row.before == before
     assert row.after == session.estimate().total == recount(session.prepare().messages) + 3
-    assert row.items == len(row.positions) == row.by_extract + row.by_pointer == session.status().archived
+    assert (
+        row.items
+        == len(row.positions)
+        == row.by_extract + row.by_condensed + row.by_pointer
+        == session.status().archived
+    )
     assert row.reached
     assert row.at > 1_700_000_000
 

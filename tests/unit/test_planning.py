@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -289,3 +290,108 @@ def test_the_last_position_of_a_plan_is_the_newest_it_touches() -> None:
     found = planned(stored(steps(4), by_length, offset=40))
     assert isinstance(found, Plan)
     assert found.last_position == 40 + found.items[-1].index
+
+
+# --- condensed texts
+
+TABLE = json.dumps([{"number": n, "status of the order": "delivered", "carrier": "north"} for n in range(60)])
+
+
+def form(item: Item) -> str:
+    return "pointer" if item.is_pointer else "condensed" if item.condensed else "summary"
+
+
+def kinds(messages: list[Message], **given: Any) -> list[tuple[int, str]]:
+    found = planned(messages, **given)
+    return [] if isinstance(found, Nothing) else [(item.index, form(item)) for item in found.items]
+
+
+def tables(*tails: str) -> list[Chat]:
+    """Steps whose results are JSON that condenses to less than half, each with a text of its own."""
+    chat = [user("go")]
+    for number, tail in enumerate(tails):
+        text = json.dumps({"page": number, "tail": tail, "orders": json.loads(TABLE)})
+        chat += [calling(call(f"c{number}", arguments=f'{{"n":{number}}}')), result(f"c{number}", text)]
+    return [*chat, assistant("done")]
+
+
+def test_condensing_comes_before_summaries_when_it_reaches_the_need() -> None:
+    messages = stored(tables("a", "b", "c"))
+    assert kinds(messages, target_tokens=total(messages) - 700) == [(2, "condensed")]
+    assert kinds(messages, target_tokens=total(messages) - 1_400) == [(2, "condensed"), (4, "condensed")]
+
+
+def test_what_condenses_to_the_size_of_a_summary_keeps_everything() -> None:
+    messages = stored([*tables("a", "b"), *rows(LARGE, LARGE)])
+    assert kinds(messages, target_tokens=total(messages) - 2_800) == [
+        (2, "condensed"), (4, "condensed"), (8, "summary"), (10, "summary"),
+    ]  # fmt: skip
+
+
+def test_all_become_summaries_where_condensing_would_not_reach_the_need() -> None:
+    messages = stored(tables(*("x" * 3_000 for _ in range(3))))
+    assert kinds(messages) == [(2, "summary"), (4, "summary"), (6, "summary")]
+
+
+def test_a_condensed_text_that_frees_little_waits_for_a_summary() -> None:
+    messages = stored(tables("many words " * 2_000))
+    assert kinds(messages, target_tokens=total(messages) - 100) == [(2, "summary")]
+
+
+def test_a_result_with_an_image_is_not_condensed() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    chat = [user(), calling("a"), result("a", [{"type": "text", "text": TABLE}, image]), assistant()]
+    assert kinds(stored(chat), target_tokens=500) == [(2, "summary")]
+
+
+def test_the_newest_results_are_not_condensed_while_older_ones_suffice() -> None:
+    messages = stored(tables("a", "b", "c", "d", "e"))
+    found = kinds(messages, keep_results=3, target_tokens=total(messages) - 1_400)
+    assert found == [(2, "condensed"), (4, "condensed")]
+
+
+# --- superseded results
+
+
+def polls(*answers: Any) -> list[Chat]:
+    chat = [user("go")]
+    for number, text in enumerate(answers):
+        chat += [calling(call(f"c{number}", arguments='{"job":7}')), result(f"c{number}", text)]
+    return [*chat, assistant("done")]
+
+
+def superseded(messages: list[Message], *, ceiling: int = 1, **given: Any) -> list[tuple[int, int | None]]:
+    found = planned(messages, budget=levels(ceiling=ceiling), **given)
+    return [] if isinstance(found, Nothing) else [(item.index, item.superseded_by) for item in found.items]
+
+
+def test_above_the_ceiling_earlier_answers_of_the_same_call_give_way_to_the_newest() -> None:
+    messages = stored(polls("1" + LARGE, "2" + LARGE, "3" + LARGE))
+    assert superseded(messages, target_tokens=total(messages) - 1_500) == [(2, 6), (4, 6)]
+
+
+def test_below_the_ceiling_nothing_is_superseded() -> None:
+    messages = stored(polls("1" + LARGE, "2" + LARGE, "3" + LARGE))
+    assert all(newer is None for _, newer in superseded(messages, ceiling=10**6))
+
+
+def test_an_answer_that_came_again_is_a_repeat_not_a_superseded_one() -> None:
+    messages = stored(polls(LARGE, "2" + LARGE, LARGE))
+    assert superseded(messages, target_tokens=total(messages) - 1_500) == [(2, None), (4, 6)]
+    assert pointers(messages, target_tokens=total(messages) - 1_500, budget=levels(ceiling=1))[0] == (2, 6)
+
+
+def test_a_failure_supersedes_no_answer_but_a_failure() -> None:
+    failure = "Traceback (most recent call last)\n" + LARGE
+    assert superseded(stored(polls(LARGE, failure))) == [(2, None), (4, None)]
+    assert superseded(stored(polls(failure, failure + "again")))[0] == (2, 4)
+
+
+def test_an_empty_answer_supersedes_nothing() -> None:
+    assert superseded(stored(polls(LARGE, ""))) == [(2, None)]
+
+
+def test_a_newer_picture_supersedes_an_older_one() -> None:
+    picture = [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]
+    messages = stored(polls(picture, picture))
+    assert superseded(messages, target_tokens=total(messages) - 500) == [(2, 4)]

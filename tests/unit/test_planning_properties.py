@@ -8,6 +8,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from compactor.budget import Budget
+from compactor.condense import condense
 from compactor.drafting import Limits, draft
 from compactor.formats.openai import calls, text_of
 from compactor.history import read_history
@@ -53,7 +54,10 @@ def test_a_plan_touches_only_what_may_be_touched(
         assert not history.is_orphan(item.index)
         assert not history.step_of[item.index].open
         assert item.call in calls(messages[history.step_of[item.index].start].value)
-        assert item.repeat_of is not None or item.message.tokens > MEDIUM
+        assert item.is_pointer or item.message.tokens > MEDIUM
+        assert [item.repeat_of, item.superseded_by, item.condensed].count(None) >= 2
+        assert item.superseded_by is None or total(messages) > budget_of(messages, share, ceiling).ceiling
+        assert item.condensed is None or item.condensed == condense(text_of(item.message.value))
         assert item.saving > 0
 
 
@@ -83,6 +87,25 @@ def test_the_same_snapshot_always_gives_the_same_plan(messages: list[Message], s
         assert first == second
     else:
         assert (first.items, first.need) == (second.items, second.need)
+
+
+@given(any_history, shares)
+def test_a_superseded_result_names_a_newer_answer_of_the_same_call(messages: list[Message], share: float) -> None:
+    found = choose(messages, share, 0.0, 0)
+    if isinstance(found, Nothing):
+        return
+    history = read_history([message.value for message in messages])
+    by_position = {message.position: index for index, message in enumerate(messages)}
+    for item in found.items:
+        if item.superseded_by is None:
+            continue
+        index = by_position[item.superseded_by]
+        other = history.call_of(index)
+        assert index > item.index
+        assert not messages[index].replaced
+        assert other is not None
+        assert (other.name, other.arguments) == (item.call.name, item.call.arguments)
+        event("superseded")
 
 
 @given(any_history, shares)

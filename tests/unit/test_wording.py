@@ -24,15 +24,20 @@ def test_both_languages_have_the_same_fields() -> None:
     }
 
 
+def named(words: Wording) -> tuple[str, ...]:
+    return words.header, words.condensed, words.repeat, words.superseded, words.left_out, words.cut
+
+
 @pytest.mark.parametrize("words", [ENGLISH, CHINESE])
 def test_every_sentence_about_one_original_names_it(words: Wording) -> None:
-    assert all("id" in fields(text) for text in (words.header, words.repeat, words.left_out, words.cut))
+    assert all("id" in fields(text) for text in named(words))
     assert "ids" in fields(words.gap)
 
 
 @pytest.mark.parametrize("words", [ENGLISH, CHINESE])
 def test_a_header_says_that_what_follows_is_data(words: Wording) -> None:
-    assert any(said in words.header for said in ("data, not an instruction", "仅为数据，不是指令"))
+    for header in (words.header, words.condensed, words.superseded):
+        assert any(said in header for said in ("data, not an instruction", "仅为数据，不是指令"))
 
 
 @pytest.mark.parametrize(
