@@ -24,6 +24,7 @@ from compactor.exceptions import (
 from compactor.message_list import compact_messages
 from compactor.model_config import ModelConfig
 from compactor.models import Code, Compacted, Context, Erased, Fit, Outcome, Receipt, Status, Verdict
+from compactor.session_context import AsyncSessionContext, SessionContext
 from compactor.settings import Settings
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncCompactor",
     "AsyncSession",
+    "AsyncSessionContext",
     "Code",
     "Compacted",
     "CompactionNotFoundError",
@@ -50,6 +52,7 @@ __all__ = [
     "Receipt",
     "SchemaVersionError",
     "Session",
+    "SessionContext",
     "SessionDamagedError",
     "SessionEvictedError",
     "SessionNotFoundError",

@@ -83,15 +83,23 @@ class AsyncSession:
             verdict = context.verdict
 
             async def usage(reported: Any) -> bool:
-                return await self._memory.drive(self._flows.report_usage(verdict, reported))
+                return await self._memory.drive(self._flows.report_usage(verdict.sent, reported))
 
             async def overflow(error: Any) -> AsyncSessionContext:
-                await self._memory.drive(self._flows.report_overflow(verdict, error))
+                await self._memory.drive(self._flows.report_overflow(verdict.sent, error))
                 return await send()
 
             return AsyncSessionContext(**parts_of(context), _usage=usage, _overflow=overflow)
 
         return await send()
+
+    async def report_usage(self, sent: int, usage: Any) -> bool:
+        """As `Session.report_usage`."""
+        return await self._memory.drive(self._flows.report_usage(sent, usage))
+
+    async def report_overflow(self, sent: int, error: Any) -> bool:
+        """As `Session.report_overflow`."""
+        return await self._memory.drive(self._flows.report_overflow(sent, error))
 
     async def sync(self, messages: Any) -> Receipt:
         """As `Session.sync`."""

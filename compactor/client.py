@@ -106,16 +106,24 @@ class Session:
             verdict = context.verdict
 
             def overflow(error: Any) -> SessionContext:
-                self._memory.drive(self._flows.report_overflow(verdict, error))
+                self._memory.drive(self._flows.report_overflow(verdict.sent, error))
                 return send()
 
             return SessionContext(
                 **parts_of(context),
-                _usage=lambda usage: self._memory.drive(self._flows.report_usage(verdict, usage)),
+                _usage=lambda usage: self._memory.drive(self._flows.report_usage(verdict.sent, usage)),
                 _overflow=overflow,
             )
 
         return send()
+
+    def report_usage(self, sent: int, usage: Any) -> bool:
+        """As `context.report_usage`, of a list that another process sent: `sent` is its verdict's."""
+        return self._memory.drive(self._flows.report_usage(sent, usage))
+
+    def report_overflow(self, sent: int, error: Any) -> bool:
+        """As `context.report_overflow`, of a list that another process sent; the next prepare is tighter."""
+        return self._memory.drive(self._flows.report_overflow(sent, error))
 
     def sync(self, messages: Any) -> Receipt:
         """Stores what is new in the caller's own list, without a send; its system messages are not stored.

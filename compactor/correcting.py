@@ -8,7 +8,6 @@ from compactor.commands.anchor import keep_anchor
 from compactor.correction import Anchor, billed_tokens, overflowed, read_anchor, reported, written
 from compactor.effects import Flow, run
 from compactor.exceptions import ConfigurationError, StoreUnavailableError
-from compactor.models import Verdict
 from compactor.provider_errors import read_overflow
 from compactor.reader import SessionReader
 
@@ -21,18 +20,20 @@ class Correcting:
     def __init__(self, reader: SessionReader) -> None:
         self._reader = reader
 
-    def report_usage(self, sent: Verdict, usage: object) -> Flow[bool]:
-        """Learns what the list of a send was billed as; False when the usage tells nothing that can be believed.
+    def report_usage(self, sent: int, usage: object) -> Flow[bool]:
+        """Learns what a list of `sent` tokens, as we count, was billed as; False for a usage not to be believed.
 
         A bill over the configured window is the sum of several calls, as agent frameworks hand out.
         """
         billed = billed_tokens(usage)
-        if billed > self._reader.config.limit or reported(None, sent.sent, billed) is None:
+        if billed > self._reader.config.limit or reported(None, sent, billed) is None:
             return False
-        return (yield from self._learn(lambda anchor: reported(anchor, sent.sent, billed)))
+        return (yield from self._learn(lambda anchor: reported(anchor, sent, billed)))
 
-    def report_overflow(self, sent: Verdict, error: object) -> Flow[bool]:
-        """Learns from a refusal: the window and the size that it names, else that the list was over the window.
+    def report_overflow(self, sent: int, error: object) -> Flow[bool]:
+        """Learns from the refusal of a list of `sent` tokens, as we count: the window and the size that it names.
+
+        One that names neither tells that the list was over the window.
 
         Raises `error` again when it is none, and ConfigurationError when that cannot be raised.
         """
@@ -45,12 +46,14 @@ class Correcting:
                 "exception, a JSON body or its text."
             )
 
+        believed, window = self._reader.correction, self._reader.config.limit
+
         def learned(anchor: Anchor | None) -> Anchor:
             return overflowed(
                 anchor,
-                sent.sent,
-                expected=self._reader.correction.expected(sent.sent),
-                limit=sent.limit,
+                sent,
+                expected=believed.expected(sent),
+                limit=min(believed.limit or window, window),
                 named=overflow.size,
                 window=overflow.window,
             )

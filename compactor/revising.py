@@ -322,9 +322,9 @@ def _forked_state(stored: Stored, end: int) -> dict[str, str | bytes | int | flo
         "bytes": sum(len(record.cut) + len(record.text) for record in records) + archived,
         "chain": chains[-1] if chains else b"",
     }
-    for name in ("judged", "judged_encoding", "judged_threshold", "judged_fixed"):
-        if name in stored.raw:
-            fields[name] = stored.raw[name]
+    for name, value in stored.raw.items():
+        if name.startswith(("judged", "anchor")):
+            fields[name] = value
     for encoding in ENCODINGS:
         counts = [record.counted(encoding) for record in records]
         if None not in counts:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 import compactor
-from compactor.http import bindings, configs, health, sessions
+from compactor.http import bindings, configs, health, reports, sessions
 from compactor.http.gate import Gate, Guards
 from compactor.http.openapi import describe
 from compactor.http.problems import add_handlers
@@ -36,7 +36,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.compactor = state
     app.state.guards = Guards(state)
-    for part in (health, sessions, bindings, configs):
+    for part in (health, sessions, reports, bindings, configs):
         app.include_router(part.router)
     add_handlers(app)
     app.add_middleware(Gate)

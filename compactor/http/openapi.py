@@ -112,6 +112,7 @@ def _schemas() -> dict[str, Schema]:
         "Recalled": _object(message=_OBJECT),
         "Originals": _object(messages=_OBJECTS),
         "Compactions": _object(compactions={"type": "array", "items": {"$ref": f"{_REF}Outcome"}}),
+        "Learned": _object(learned={"type": "boolean"}),
         "Released": _object(released=_COUNT),
         "Left": _object(left=_COUNT),
         "Forked": _object(name=_TEXT),

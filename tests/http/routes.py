@@ -19,6 +19,8 @@ BODIES: Final[dict[str, Any]] = {
     "POST /v1/sessions/{name}/messages": {"messages": HELLO, "config": CONFIG},
     "POST /v1/sessions/{name}/estimate": {"config": CONFIG},
     "POST /v1/sessions/{name}/prepare": {"config": CONFIG},
+    "POST /v1/sessions/{name}/usage": {"sent": 1_000, "usage": {"prompt_tokens": 1_200}, "config": CONFIG},
+    "POST /v1/sessions/{name}/overflow": {"sent": 1_000, "error": "prompt is too long", "config": CONFIG},
     "POST /v1/sessions/{name}/sync": {"messages": [HELLO], "config": CONFIG},
     "POST /v1/sessions/{name}/compact": {"config": CONFIG},
     "POST /v1/sessions/{name}/undo": {},
