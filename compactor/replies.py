@@ -179,8 +179,10 @@ class _Check:
 
     def passes(self, text: str, *, free: Callable[[Identifier], bool]) -> bool:
         """Whether a text names nothing unknown but what is free. Raises SummarizerReplyRejected at one too many."""
-        unknown = [found for found in self.known.missing(text) if not free(found)]
-        unknown = unknown or [Identifier(mark, Kind.CODE) for mark in self.strange(text)]
+        unknown = [Identifier(mark, Kind.CODE) for mark in self.strange(text)]
+        for mark in unknown:
+            text = text.replace(mark.text, " ")
+        unknown += [found for found in self.known.missing(text) if not free(found)]
         for found in unknown:
             if not self.pardoned(found):
                 self.invented.add(found)

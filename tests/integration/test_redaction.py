@@ -54,6 +54,7 @@ def service(server: EmbeddedServer, model: ModelServer, tmp_path_factory: Any) -
         "OPENAI_BASE_URL": model.url,
         "OPENAI_API_KEY": "test",
         "COMPACTOR_SUMMARIZER_MODEL": "cheap",
+        "COMPACTOR_BREAKER_FAILURES": "1000",
         "COMPACTOR_PERSONAL_PATTERNS": r'["EMP-\\d{6}"]',
     }
     log: Path = tmp_path_factory.mktemp("redaction") / "worker.log"

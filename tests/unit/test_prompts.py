@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.encodings import encoder
+from compactor.personal_data import PersonalData
 from compactor.prompts import SYSTEM, SummaryRequest, pieces, prompt
 from compactor.tokens import count_messages, count_text
 from tests.unit.conversations import long_text, text
@@ -129,3 +130,24 @@ def test_a_piece_beside_a_long_chinese_goal_fits_the_window() -> None:
     )
     for part in pieces(request, window=8_000, encode=encode):
         assert count_messages(prompt(part), encode) + 3 * part.body_tokens <= 8_000
+
+
+def test_personal_data_is_told_to_be_withheld_only_where_it_is() -> None:
+    request = replace(REQUEST, text="mail mia@example.org", goal="answer mia@example.org", arguments='{"to": "b@c.co"}')
+    without = request.without(PersonalData())
+    (_, asked) = prompt(without)
+    assert "[EMAIL_1]" in asked["content"]
+    assert "@" not in asked["content"]
+    assert "withheld" in asked["content"]
+    assert REQUEST.without(PersonalData()) is REQUEST
+    assert "withheld" not in prompt(REQUEST)[1]["content"]
+    assert without.personal.put_back(without.text) == request.text
+
+
+def test_no_piece_ends_inside_a_placeholder() -> None:
+    text = "".join(f"{n} mia{n}@example.org\n" for n in range(3_000))
+    request = replace(REQUEST, text=text, tokens=30_000).without(PersonalData())
+    parts = pieces(request, window=2_000, encode=encoder(O200K))
+    assert len(parts) > 5
+    assert all(part.text.count("[") == part.text.count("]") for part in parts)
+    assert "".join(part.personal.put_back(part.text) for part in parts) == text

@@ -115,6 +115,29 @@ def test_secrets_do_not_show_in_the_settings_themselves() -> None:
     assert SECRET not in str(settings.model_dump())
 
 
+def test_personal_data_goes_as_placeholders_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (read_settings().personal_placeholders, read_settings().personal_patterns) == (True, ())
+    monkeypatch.setenv("COMPACTOR_PERSONAL_PLACEHOLDERS", "false")
+    monkeypatch.setenv("COMPACTOR_PERSONAL_PATTERNS", r'["EMP-\\d{6}"]')
+    assert (read_settings().personal_placeholders, read_settings().personal_patterns) == (False, (r"EMP-\d{6}",))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("EMP-1", "expected a JSON list of regular expressions"),
+        ('{"a": 1}', "expected a JSON list of regular expressions"),
+        ("[1]", "expected a JSON list of regular expressions"),
+        (f'["a", "({SECRET}"]', "expression 2 cannot be read"),
+        (f'["({SECRET})*"]', "expression 1 matches an empty text"),
+    ],
+)
+def test_a_pattern_that_cannot_be_used_is_refused_without_being_shown(given: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"personal_patterns: {said}") as caught:
+        read_settings(personal_patterns=given)
+    assert SECRET not in str(caught.value)
+
+
 def test_settings_are_frozen() -> None:
     settings = read_settings()
     with pytest.raises(ValidationError):
