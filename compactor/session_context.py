@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from typing import Any
 
 from compactor.models import Context
 
@@ -13,8 +13,8 @@ from compactor.models import Context
 class SessionContext(Context):
     """A Context of the blocking client; pickled or copied it is a plain Context."""
 
-    _usage: Callable[[Any], bool] = field(default=lambda _usage: False, repr=False, compare=False)
-    _overflow: Callable[[BaseException | Any], Self] | None = field(default=None, repr=False, compare=False)
+    _usage: Callable[[Any], bool] = field(kw_only=True, repr=False, compare=False)
+    _overflow: Callable[[BaseException | Any], SessionContext] = field(kw_only=True, repr=False, compare=False)
 
     def report_usage(self, usage: Any) -> bool:
         """Tells what the provider billed for this list, so that the next estimates count as it does.
@@ -24,12 +24,11 @@ class SessionContext(Context):
         """
         return self._usage(usage)
 
-    def report_overflow(self, error: BaseException | Any) -> Self:
+    def report_overflow(self, error: BaseException | Any) -> SessionContext:
         """After the provider refused this list as too long: learns its limit, queues, and answers with a tighter list.
 
         An error of another kind is raised again, so it may stand alone in an `except`.
         """
-        assert self._overflow is not None
         return self._overflow(error)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -40,17 +39,17 @@ class SessionContext(Context):
 class AsyncSessionContext(Context):
     """A Context of the asyncio client; the same calls, awaited. Pickled or copied it is a plain Context."""
 
-    _usage: Callable[[Any], Awaitable[bool]] | None = field(default=None, repr=False, compare=False)
-    _overflow: Callable[[BaseException | Any], Awaitable[Self]] | None = field(default=None, repr=False, compare=False)
+    _usage: Callable[[Any], Awaitable[bool]] = field(kw_only=True, repr=False, compare=False)
+    _overflow: Callable[[BaseException | Any], Awaitable[AsyncSessionContext]] = field(
+        kw_only=True, repr=False, compare=False
+    )
 
     async def report_usage(self, usage: Any) -> bool:
         """As `SessionContext.report_usage`."""
-        assert self._usage is not None
         return await self._usage(usage)
 
-    async def report_overflow(self, error: BaseException | Any) -> Self:
+    async def report_overflow(self, error: BaseException | Any) -> AsyncSessionContext:
         """As `SessionContext.report_overflow`."""
-        assert self._overflow is not None
         return await self._overflow(error)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -80,8 +80,9 @@ class LoopGuard:
             raise ConfigurationError(
                 "LoopGuard: without any limit it never stops. Leave max_iterations at 16, for one."
             )
-        if isinstance(may_repeat, str) or not all(isinstance(name, str) for name in may_repeat):
-            raise ConfigurationError("may_repeat: expected a list of tool names.")
+        listed = isinstance(may_repeat, Collection) and not isinstance(may_repeat, str)
+        if not listed or not all(isinstance(name, str) for name in may_repeat):
+            raise ConfigurationError("may_repeat: expected a list of tool names, for example ['poll'].")
         if prices is not None and not isinstance(prices, Prices):
             raise ConfigurationError("prices: expected Prices(sent=..., written=...), money per million tokens.")
         if not isinstance(user_text, str):

@@ -54,9 +54,9 @@ def _data_of(value: Any) -> Any:
     if is_object(value):
         return dict(value)
     said = str(given)
-    return (
-        str(type(given).__name__) if not said or " at 0x" in said else said
-    )  # an address says nothing, and never repeats
+    if not said or " at 0x" in said:  # an address says nothing, and never repeats
+        return str(type(given).__name__)
+    return said
 
 
 def _rewritten(value: Any, depth: int) -> Any:

@@ -17,7 +17,7 @@ from compactor.context.topology import TOPOLOGY, with_topology
 from compactor.context.trimming import newest, trim
 from compactor.exceptions import ConfigurationError
 from compactor.formats.openai import SYSTEM_ROLES
-from compactor.model_config import ModelConfig
+from compactor.model_config import LARGEST, K, ModelConfig
 from compactor.models import Fit
 from compactor.system_template import variable_tokens
 from compactor.tokens import PER_REQUEST
@@ -113,7 +113,7 @@ def trim_messages_for_context(
     TokenizerMissingError.
     """
     config = read_llm_config(model_name, llm_config, strategy)
-    if not isinstance(tool_tokens, int) or isinstance(tool_tokens, bool) or tool_tokens < 0:
+    if not isinstance(tool_tokens, int) or isinstance(tool_tokens, bool) or not 0 <= tool_tokens <= LARGEST * K:
         raise ConfigurationError("tool_tokens: expected a whole number of tokens, 0 without tools.")
     counted = read_counted(messages, encoder_for(config.model, config.encoding))
     return _fitted(counted, config, tool_tokens).given

@@ -67,7 +67,7 @@ def test_kept_messages_are_the_objects_that_were_given() -> None:
     assert kept == state[-len(kept) :]
 
 
-@pytest.mark.parametrize("tools", [-1, 1.5, True, None, "5"])
+@pytest.mark.parametrize("tools", [-1, 1.5, True, None, "5", pytest.param(10**5_000, id="5,000 digits")])
 def test_a_number_of_tool_tokens_that_is_none_is_refused(tools: Any) -> None:
     with pytest.raises(ConfigurationError, match="tool_tokens: expected a whole number"):
         trim_messages_for_context([user()], "gpt-4o", "balanced", tools, CONFIG)

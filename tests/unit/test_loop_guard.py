@@ -246,7 +246,10 @@ def test_a_cost_given_stands_before_the_prices() -> None:
         (LoopGuard(max_tokens=1), {"usage": {}}, "prompt_tokens"),
         (LoopGuard(max_tokens=1), {"usage": {"prompt_tokens": -4}}, "whole number"),
         (LoopGuard(max_tokens=1), {"usage": {"prompt_tokens": "4"}}, "whole number"),
+        (LoopGuard(max_tokens=1), {"usage": {"prompt_tokens": 10**5_000}}, "whole number"),
         (LoopGuard(max_cost=1), {"cost": float("nan")}, "finite"),
+        (LoopGuard(max_cost=1), {"cost": 10**5_000}, "finite"),
+        (LoopGuard(max_cost=1), {"cost": Decimal("sNaN")}, "finite"),
         (LoopGuard(max_cost=1), {"cost": -1}, "at least 0"),
         (LoopGuard(max_cost=1), {"cost": True}, "amount of money"),
     ],
@@ -263,6 +266,9 @@ def test_a_budget_that_cannot_be_kept_is_told_and_never_ignored(guard: LoopGuard
         ({"input_tokens": 5, "output_tokens": 6}, 11),
         ({"total_tokens": 11}, 11),
         ({"prompt_tokens": 5, "total_tokens": 11}, 11),
+        ({"input_tokens": 1, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 1, "output_tokens": 6}, 11),
+        ({"prompt_tokens": 5, "cache_read_input_tokens": 3, "completion_tokens": 6}, 11),  # told twice
+        ({"input_tokens": 5, "input_tokens_details": {"cached_tokens": 3}, "output_tokens": 6}, 11),
         (SimpleNamespace(prompt_tokens=5, completion_tokens=6), 11),
         (used(5, 6), 11),
     ],
@@ -271,6 +277,14 @@ def test_usage_is_read_as_providers_write_it(usage: Any, total: int) -> None:
     guard = LoopGuard(max_tokens=100)
     guard.step(asking(1), usage=usage)
     assert guard.tokens == total
+
+
+def test_what_anthropics_cache_read_costs_the_price_of_cached_tokens() -> None:
+    guard = LoopGuard(prices=PRICES)
+    usage = {"input_tokens": 100, "cache_read_input_tokens": 800, "cache_creation_input_tokens": 100}
+    guard.step(asking(1), usage=usage)
+    assert guard.tokens == 1_000
+    assert guard.cost == pytest.approx((200 * 2.5 + 800 * 1.25) / 1_000_000)
 
 
 # --- what it hands back
@@ -364,6 +378,8 @@ def test_what_is_no_reply_of_this_format_is_refused(bad: Any) -> None:
         {"prices": 2.5},
         {"may_repeat": "poll"},
         {"may_repeat": [1]},
+        {"may_repeat": None},
+        {"may_repeat": 5},
         {"user_text": None},
         {"max_iterations": None, "max_repeats": None},
     ],
