@@ -11,9 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compactor.encodings import encoder
-from compactor.extract import extract, head_and_tail
+from compactor.extract import Source, extract, extracts, head_and_tail, missing
 from compactor.tokens import count_text
 from compactor.wording import CHINESE, ENGLISH, Wording
+from compactor.worth import known_values
 from tests.unit.conversations import json_values, long_text, text, words
 
 O200K = "o200k_base"
@@ -127,9 +128,21 @@ def test_chinese_marks_stand_in_chinese_extracts() -> None:
 
 def test_json_is_read_as_paths_and_values() -> None:
     value = {"ticket": {"id": "INC-48213", "tags": ["a", "b"]}, "rows": [{"n": 1}, {"n": 2}], "none": None}
-    assert short(json.dumps(value)).splitlines() == [
-        "ticket.id = INC-48213", 'ticket.tags = ["a","b"]', "rows[0].n = 1", "rows[1].n = 2", "none = null",
-    ]  # fmt: skip
+    assert short(json.dumps(value)) == "ticket: id=INC-48213 tags=a,b\nrows: n=1\n- 2"
+
+
+def test_records_under_codes_are_told_like_a_list_and_what_they_hold_belongs_to_them() -> None:
+    value = {"variants": {
+        f"12345678{n}": {"item_id": f"12345678{n}", "price": 10.5 + n, "options": {"color": color}}
+        for n, color in enumerate(["red", "blue", "green"])
+    }}  # fmt: skip
+    assert short(json.dumps(value), 120) == (
+        "variants: item_id=123456780 price=10.5 color=red\n- 123456781, 11.5, blue\n- 123456782, 12.5, green"
+    )
+
+
+def test_json_inside_a_json_text_is_read_too() -> None:
+    assert short(json.dumps({"body": json.dumps({"order": "INC-48213"})})) == "body: order=INC-48213"
 
 
 @pytest.mark.parametrize("whole", ['{"a": 1', "[1, 2,", '{"a": 1} trailing', "{not json}", "[] []", '{"a": \ud800}'])
@@ -140,7 +153,7 @@ def test_broken_json_is_read_as_lines(whole: str) -> None:
 def test_an_error_inside_json_is_kept() -> None:
     rows: list[dict[str, Any]] = [{"name": f"check {number}", "state": "fine"} for number in range(200)]
     rows[100]["state"] = "Error: disk full"
-    assert "rows[100].state = Error: disk full" in short(json.dumps({"rows": rows}), 100)
+    assert "state=Error: disk full" in short(json.dumps({"rows": rows}), 100)
 
 
 def test_a_long_line_keeps_both_ends() -> None:
@@ -204,3 +217,82 @@ def test_nested_json_takes_memory_in_proportion_to_its_size() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 200 * len(whole)
+
+
+# --- what is known, and what several results share
+
+
+def test_what_stands_in_kept_messages_is_not_shown_again() -> None:
+    whole = "\n".join([*noise(50), "order INC-48213 of user mia_garcia_4516", *noise(50)])
+    known = known_values(["cancel INC-48213, please"])
+    body = extract(whole, budget=40, encode=encoder(O200K), wording=ENGLISH, known=known)
+    assert "mia_garcia_4516" in body
+    without = extract(whole, budget=40, encode=encoder(O200K), wording=ENGLISH, known=known_values([whole]))
+    assert "mia_garcia_4516" not in without
+
+
+def test_results_share_their_tokens_by_what_they_tell() -> None:
+    rich = "\n".join(f"the token of host number_{n} is K{n * 7919:05}x" for n in range(60))
+    poor = "\n".join(f"all went fine with this step {'indeed ' * (n % 5)}" for n in range(300))
+    sources = [Source(text, 300, ENGLISH, least=12) for text in (poor, rich)]
+    bodies = extracts(sources, total=320, encode=encoder(O200K))
+    counts = [count_text(body, encoder(O200K)) for body in bodies]
+    assert sum(counts) <= 320
+    assert counts[1] > 4 * counts[0] > 0
+
+
+def test_a_value_of_several_results_is_shown_once() -> None:
+    texts = [f"{line}\nrun {n} of shop_9911x ended" for n, line in enumerate(["first", "second", "third"])]
+    bodies = extracts([Source(text, 40, ENGLISH) for text in texts], total=22, encode=encoder(O200K))
+    assert sum("shop_9911x" in body for body in bodies) == 1
+
+
+@given(st.lists(texts, max_size=6), st.integers(20, 400), st.integers(0, 30))
+def test_results_together_stay_within_their_tokens(wholes: list[str], total: int, least: int) -> None:
+    sources = [Source(whole, 100, ENGLISH, least) for whole in wholes]
+    bodies = extracts(sources, total=total, encode=encoder(O200K))
+    assert bodies == extracts(sources, total=total, encode=encoder(O200K))
+    assert sum(count_text(body, encoder(O200K)) for body in bodies) <= total
+    assert all(count_text(body, encoder(O200K)) <= 100 for body in bodies)
+
+
+# --- lines of a file, repeated beginnings
+
+
+def test_a_file_that_is_shown_with_line_numbers_keeps_those_of_what_is_left() -> None:
+    file = [f"{n}\t    value = compute(step)" for n in range(1, 200)]
+    file[149] = "150\tdef get_candidate_relations(options):"
+    assert "150 def get_candidate_relations" in short("\n".join(file), 60)
+
+
+def test_a_beginning_that_all_results_share_takes_no_tokens() -> None:
+    texts = [f"<returncode>0</returncode>\nmoved part_{n}x to /srv/store/{n}" for n in range(6)]
+    bodies = extracts([Source(text, 60, ENGLISH) for text in texts], total=78, encode=encoder(O200K))
+    assert all(f"/srv/store/{n}" in body for n, body in enumerate(bodies))
+    assert not any("returncode" in body for body in bodies)
+
+
+# --- what a summary lost
+
+
+def lost(whole: str, summary: str, budget: int = 60, *, kept: str = "") -> str:
+    encode = encoder(O200K)
+    return missing(whole, summary, budget=budget, encode=encode, wording=ENGLISH, known=known_values([kept]))
+
+
+def test_failures_codes_paths_addresses_days_and_amounts_are_missed() -> None:
+    facts = ["ticket INC-48213", "see https://example.com/a/b", "mail ann@example.com", "due 2031-04-09",
+             "paid $1,250.75", "log at /srv/a/b.log", "Error: permission denied"]  # fmt: skip
+    body = lost("\n".join([*noise(100), *facts, *noise(100)]), "The steps ran.", 120)
+    assert [fact for fact in facts if fact not in body] == []
+    assert "fine" not in body
+
+
+@pytest.mark.parametrize(("summary", "kept"), [("It was INC-48213.", ""), ("It ran.", "what of INC-48213?")])
+def test_what_the_summary_or_a_kept_message_holds_is_not_missed(summary: str, kept: str) -> None:
+    assert lost("\n".join([*noise(20), "ticket INC-48213"]), summary, kept=kept) == ""
+
+
+def test_an_identity_of_digits_alone_is_missed_where_its_key_says_so() -> None:
+    whole = json.dumps({"item_id": 4273929280, "views": 1384279411})
+    assert lost(whole, "An item.") == "item_id=4273929280"
