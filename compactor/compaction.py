@@ -31,7 +31,6 @@ from compactor.tokens import Encode, count_message
 
 T = TypeVar("T")
 PAUSE: Final = 60.0  # seconds without a compaction after the model failed for good
-_NO_LIMIT: Final = 1 << 40  # bytes; a replacement is smaller than what was let in
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +231,7 @@ class _Run:
                 before = record.counted(name)
                 before = count_message(record.value(), encodings[name]) if before is None else before
                 saved[name] += before - counts[name]
-            encoded = encode_message(item.value, max_bytes=_NO_LIMIT)
+            encoded = encode_message(item.value)
             new.append((item.position, record.showing(encoded, item.kind, provisional=item.provisional, tokens=counts)))
         return new, saved
 

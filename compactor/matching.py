@@ -20,7 +20,6 @@ from compactor.records import Encoded, encode_message
 from compactor.repair import is_closing, open_calls
 from compactor.returned import expand, is_shortened
 
-_NO_LIMIT: Final = 1 << 40  # bytes; it is stored already
 _WHOLE: Final = 12  # characters that are no accident when they stand in another text
 _ENOUGH: Final = 0.5  # of the shorter text, shared at its ends
 
@@ -97,7 +96,7 @@ def _items(
     for region in expand([history[i] for i in live], rows):
         items += rows[start : region.first]
         known += [None] * (region.first - start)
-        items += [encode_message(history[live[k]].value, max_bytes=_NO_LIMIT) for k in region.places]
+        items += [encode_message(history[live[k]].value) for k in region.places]
         known += region.places
         start = region.end
     return [*items, *rows[start:]], [*known, *[None] * (len(rows) - start)]

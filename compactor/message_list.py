@@ -24,7 +24,6 @@ from compactor.tokens import Encode, count_message
 from compactor.wording import carries_header
 
 DEADLINE = 60.0  # seconds for all model calls of one list
-_NO_LIMIT = 1 << 40
 
 
 def compact_messages(
@@ -83,7 +82,7 @@ def _listed(messages: Any) -> list[Any]:
 
 def _snapshot(messages: Sequence[Any], tools: Any, encode: Encode) -> tuple[Snapshot, int, int]:
     """The list as a snapshot, tokens beside it, tokens of its leading system messages."""
-    values: list[Mapping[str, Any]] = [encode_message(message, max_bytes=_NO_LIMIT).value for message in messages]
+    values: list[Mapping[str, Any]] = [encode_message(message).value for message in messages]
     read = [_message(position, value, encode) for position, value in enumerate(values)]
     fixed = count_fixed(Request(tools=tools), encode).total
     leading = leading_system(values)

@@ -27,7 +27,6 @@ OWN_OPERATION_MS: Final = 10 * 60_000  # our own retries come within seconds
 _CALLERS_OPERATION_MS: Final = 8 * 3_600_000  # chat platforms redeliver for hours
 _ENDINGS: Final = (b"clear", b"erase")
 _ATTEMPTS: Final = 64  # at a place in the history that others take first
-_NO_LIMIT: Final = 1 << 40  # bytes; a cut message is checked as what it was
 LimitResult = int | bool | LimitPolicy | None
 
 
@@ -45,7 +44,7 @@ class _Given:
         for index in self.originals:
             cut = limit_message(stored[index].stored_value(), self.policy, recall_id(first + index))
             assert cut is not None, "it was over the limit when the originals were chosen"
-            stored[index] = encode_message(cut, max_bytes=_NO_LIMIT)
+            stored[index] = encode_message(cut)
         return stored
 
 

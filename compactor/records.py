@@ -163,8 +163,8 @@ def unpack(data: bytes) -> Record:
     return Record(flags, known, (cl100k, o200k), pushed_ms, own, shown, chain, data[start:], cut)
 
 
-def encode_message(message: object, *, max_bytes: int) -> Encoded:
-    """Reads a message (mapping or SDK object) into JSON bytes.
+def encode_message(message: object, *, max_bytes: int | None = None) -> Encoded:
+    """Reads a message (mapping or SDK object) into JSON bytes, at most `max_bytes` of them; None: any number.
 
     Raises InvalidMessageError (not a message, or not JSON) and MessageTooLargeError.
     """
@@ -180,7 +180,7 @@ def encode_message(message: object, *, max_bytes: int) -> Encoded:
             "response.choices[0].message."
         )
     text, flags = write_json(value)
-    if len(text) > max_bytes:
+    if max_bytes is not None and len(text) > max_bytes:
         raise MessageTooLargeError(
             f"message: {len(text)} bytes of JSON, over the limit of {max_bytes}. Shorten it before the push, "
             "or raise COMPACTOR_MAX_MESSAGE_BYTES."

@@ -20,7 +20,6 @@ from compactor.wording import wording_for
 
 MAX_ITERATIONS: Final = 16
 MAX_REPEATS: Final = 5
-_NO_LIMIT: Final = 1 << 40  # bytes; nothing is stored here
 
 
 class StopReason(StrEnum):
@@ -172,7 +171,7 @@ class LoopGuard:
 
 def _reply(message: Any) -> Mapping[str, Any]:
     """A reply as plain data. Raises InvalidMessageError for what holds calls that would not be seen."""
-    value = encode_message(message, max_bytes=_NO_LIMIT).value
+    value = encode_message(message).value
     if value["role"] != "assistant":
         raise InvalidMessageError("message: expected the model's reply, of role assistant; results are not counted.")
     content = value.get("content")

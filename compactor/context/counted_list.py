@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from compactor.exceptions import InvalidMessageError
 from compactor.formats.langchain import as_chat, is_langchain, system_message
@@ -12,8 +12,6 @@ from compactor.formats.openai import leading_system
 from compactor.json_values import is_object
 from compactor.records import encode_message
 from compactor.tokens import Encode, count_message
-
-_NO_LIMIT: Final = 1 << 40  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,4 +64,4 @@ def _listed(messages: Any) -> list[Any]:
 
 
 def _chat(message: Any) -> Mapping[str, Any]:
-    return as_chat(message) if is_langchain(message) else encode_message(message, max_bytes=_NO_LIMIT).value
+    return as_chat(message) if is_langchain(message) else encode_message(message).value
