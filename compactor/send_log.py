@@ -5,7 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Sized
 
-from compactor.context.log import LOGGER, Figures, context_prepared, output_available, tools_estimated, trimmed
+from compactor.context.log import (
+    LOGGER,
+    Figures,
+    bill_expected,
+    context_prepared,
+    output_available,
+    tools_estimated,
+    trimmed,
+)
 from compactor.context.topology import TOPOLOGY
 from compactor.judging import Request
 from compactor.model_config import ModelConfig
@@ -23,7 +31,10 @@ def log_send(config: ModelConfig, request: Request, context: Context) -> None:
         trimmed(verdict.length, verdict.length - context.left_out).emit()
     names = frozenset(request.variables or {TOPOLOGY})
     context_prepared(_figures(verdict, config, names)).emit()
-    output_available(max(0, verdict.limit - max(verdict.threshold, verdict.sent))).emit()
+    billed = max(0, verdict.expected - (verdict.total - verdict.sent))  # limit and threshold are the provider's tokens
+    if verdict.counted_by != "count":
+        bill_expected(billed, verdict.limit, verdict.counted_by).emit()
+    output_available(max(0, verdict.limit - max(verdict.threshold, billed))).emit()
 
 
 def _figures(verdict: Verdict, config: ModelConfig, names: frozenset[str]) -> Figures:

@@ -133,6 +133,15 @@ def context_prepared(figures: Figures) -> Line:
     )
 
 
+def bill_expected(tokens: int, limit: int, counted_by: str) -> Line:
+    """What the provider is expected to count, where that is not what we count; `counted_by` as in a Verdict."""
+    percent = round(100 * tokens / limit, 1)
+    return Line(
+        f"The provider is expected to count ~{tokens} tokens ({percent:.1f}% of the limit), by {counted_by}",
+        {"event": "bill_expected", "expected": tokens, "percent": percent, "counted_by": counted_by},
+    )
+
+
 def output_available(tokens: int) -> Line:
     """What is left of the window for the answer."""
     return Line(f"Available for output: ~{tokens} tokens", {"event": "output_available", "output": tokens})

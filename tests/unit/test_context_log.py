@@ -101,7 +101,8 @@ def test_every_line_has_an_event_of_its_own_that_the_manual_lists_and_json_field
     lines = [
         log.using_encoding("cl100k_base"), log.tools_estimated(1, 1), log.limit_used(1, "m"),
         log.trimming(2, 1, "m"), log.trimmed(2, 1), context_prepared(EXAMPLE),
-        log.output_available(1), log.tools_over_budget(2, 1), log.system_over_budget(2, 1),
+        log.bill_expected(1, 2, "anchor"), log.output_available(1),
+        log.tools_over_budget(2, 1), log.system_over_budget(2, 1),
         log.history_trimmed_away(1), log.context_impossible(2, 1),
         log.tools_unreadable(("X",), 1), log.limit_refused("r", "m"), log.encoder_missing("r"),
         log.counting_failed("r"), log.trimming_failed("r"),

@@ -65,7 +65,18 @@ def test_what_is_not_sent_is_no_history() -> None:
 
 @pytest.mark.parametrize(("sent", "left"), [(96_000, 32_000), (110_000, 18_000), (128_000, 0), (130_000, 0)])
 def test_what_is_left_for_the_answer_is_never_more_than_the_send_leaves(sent: int, left: int) -> None:
-    assert said(replace(EXAMPLE, sent=sent))[-1] == f"Available for output: ~{left} tokens"
+    assert said(replace(EXAMPLE, sent=sent, total=sent, expected=sent))[-1] == f"Available for output: ~{left} tokens"
+
+
+def test_what_the_provider_is_expected_to_count_is_said_where_it_is_not_our_count() -> None:
+    anchored = replace(EXAMPLE, expected=103_000, counted_by="anchor")
+    assert said(anchored)[1:] == [
+        PREPARED,
+        "The provider is expected to count ~103000 tokens (80.5% of the limit), by anchor",
+        "Available for output: ~25000 tokens",
+    ]
+    shortened = said(replace(anchored, sent=9_786))  # 10,000 tokens are left out of the send
+    assert shortened[2].startswith("The provider is expected to count ~93000 tokens (72.7%")
 
 
 def test_where_nobody_listens_nothing_is_read() -> None:
