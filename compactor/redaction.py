@@ -19,6 +19,7 @@ REDACTION_VERSION: Final = 1
 MARK: Final = re.compile(r"\[SECRET_(\d{1,9})\]")
 _ROUNDS: Final = 3  # what a mark leaves beside it may look like a secret in turn
 _MOST_ELSEWHERE: Final = 200  # different values that are looked for where they stand without a name
+_LONGEST: Final = 512  # characters of a value that is looked for elsewhere
 _PLAIN_WORD: Final = re.compile(r"[^\W\d_]{1,11}|\d{1,7}")
 
 Span = tuple[int, int]
@@ -83,7 +84,7 @@ class _Marks:
 
     def elsewhere(self, text: str) -> str:
         """The text without known values that stand in it on their own; plain words are left, they say other things."""
-        telling = (value for value in self._of if len(value) >= 6 and not _PLAIN_WORD.fullmatch(value))
+        telling = (value for value in self._of if 6 <= len(value) <= _LONGEST and not _PLAIN_WORD.fullmatch(value))
         for value, _ in zip(sorted(telling, key=len, reverse=True), range(_MOST_ELSEWHERE), strict=False):
             if value in text:
                 text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", self._of[value], text)

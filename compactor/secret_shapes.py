@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 _WORD: Final = "A-Za-z0-9"
+_LOOKED_AT: Final = 200  # characters of a word
 _ESCAPE: Final = r"\\[nrt]"  # a line's end inside a JSON string: its letter is no part of the word behind it
 
 
@@ -35,6 +36,7 @@ def _shape(pattern: str, *literals: str, check: Callable[[str], bool] = lambda _
 
 def is_random(word: str) -> bool:
     """Whether a word looks drawn by lot: digits and letters in one run, many different characters."""
+    word = word[:_LOOKED_AT]
     if len(word) < 16 or len(set(word)) < 8:
         return False
     runs = re.split(r"[-_./:]", word)
