@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from compactor.embedded import EmbeddedServer
+from compactor.secret_box import new_key
 from compactor.settings import Settings, read_settings
 from tests.integration.clients import KINDS, Client, Connect, StoreClient, open_client, open_store
+from tests.integration.config_stores import open_configs, with_keys
 from tests.integration.inline_worker import InlineWorker
 from tests.integration.lossy_proxy import LossyProxy
 from tests.integration.stored import bare
@@ -50,6 +52,20 @@ def store(kind: str, settings: Settings) -> Iterator[StoreClient]:
 @pytest.fixture
 def worker(settings: Settings, store: StoreClient) -> InlineWorker:
     return InlineWorker(settings, store)
+
+
+@pytest.fixture
+def ring() -> str:
+    """A keyring of one key."""
+    return new_key()
+
+
+@pytest.fixture
+def configs(settings: Settings, ring: str, kind: str) -> Iterator[Any]:
+    """The store of model configs of the kind under test, with a keyring."""
+    opened = open_configs(kind, with_keys(settings, ring))
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

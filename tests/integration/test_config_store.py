@@ -1,11 +1,8 @@
-"""The config store through both clients: guarded changes, one default, tenancy, keys, sessions bound to configs."""
+"""The config store through both clients: guarded changes, one default, tenancy, bounds, damage from outside."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -13,14 +10,9 @@ from typing import Any
 import pytest
 
 from compactor.commands.configs import MOST, Place, Written, write
-from compactor.config_store import AsyncConfigStore, ConfigStore
-from compactor.embedded import EmbeddedServer
+from compactor.config_store import ConfigStore
 from compactor.exceptions import (
-    ApiKeyUnreadableError,
-    CompactorError,
     ConfigDamagedError,
-    ConfigGoneError,
-    ConfigKeysMissingError,
     ConfigNotFoundError,
     ConfigsFullError,
     ConfigurationError,
@@ -29,71 +21,10 @@ from compactor.exceptions import (
     StoreUnavailableError,
 )
 from compactor.model_config import ModelConfig
-from compactor.secret_box import new_key
 from compactor.settings import Settings, read_settings
 from compactor.store import Store
-from compactor.stored_config import StoredConfig
+from tests.integration.config_stores import GPT, NOBODYS, OTHER, SECRET, dump, with_keys
 from tests.integration.lossy_proxy import LossyProxy
-from tests.integration.stored import bare
-
-SECRET = "sk-live-Zq8vT3nB6mK1xR5w"
-GPT: dict[str, Any] = {
-    "name": "GPT-4o Configuration",
-    "model_type": "text",
-    "is_default": True,
-    "provider": "openai",
-    "base_url": "https://api.openai.com/v1",
-    "model": "gpt-4o",
-    "temperature": 0.7,
-    "api_key": SECRET,
-    "context_limit": 128,
-    "context_strategy": "balanced",
-}
-OTHER: dict[str, Any] = {"name": "other", "provider": "local", "model": "qwen3-8b", "context_limit": 32}
-NOBODYS = "cfg_" + "0" * 32
-
-
-class Awaited:
-    """An AsyncConfigStore whose calls are awaited on a loop of the test."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._loop = asyncio.Runner()
-        self._store = AsyncConfigStore(settings)
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *args, **named: self._loop.run(getattr(self._store, name)(*args, **named))
-
-    def close(self) -> None:
-        self._loop.run(self._store.close())
-        self._loop.close()
-
-
-def with_keys(settings: Settings, *keys: str, **values: Any) -> Settings:
-    """The same server and namespace, with this keyring."""
-    url = settings.redis_url.get_secret_value()
-    given = {"redis_url": url, "namespace": settings.namespace, "config_keys": ",".join(keys)} | values
-    return read_settings(**given)
-
-
-@pytest.fixture
-def ring() -> str:
-    return new_key()
-
-
-@pytest.fixture
-def configs(settings: Settings, ring: str, kind: str) -> Iterator[Any]:
-    """The store of the kind under test; typed loosely, since one awaits and the other does not."""
-    store: Any = ConfigStore(with_keys(settings, ring)) if kind == "blocking" else Awaited(with_keys(settings, ring))
-    yield store
-    store.close()
-
-
-def dump(raw: Any, settings: Settings) -> dict[bytes, Any]:
-    """Everything that a namespace holds."""
-    found: dict[bytes, Any] = {}
-    for key in sorted(raw.scan_iter(match=f"*{settings.namespace}*")):
-        found[key] = raw.hgetall(key) if raw.type(key) == b"hash" else raw.get(key)
-    return found
 
 
 def defaults(configs: Any, user: str = "u1") -> list[str]:
@@ -297,91 +228,6 @@ def test_a_write_whose_answer_was_lost_happens_once(settings: Settings, ring: st
         assert store.all("acme", "u1") == []
 
 
-def test_without_a_keyring_no_key_is_stored_and_the_rest_works(settings: Settings, raw: Any) -> None:
-    with ConfigStore(settings) as store:
-        with pytest.raises(ConfigKeysMissingError, match="COMPACTOR_CONFIG_KEYS"):
-            store.create("acme", "u1", GPT)
-        assert dump(raw, settings) == {}
-        made = store.create("acme", "u1", OTHER)
-        assert store.api_key("acme", "u1", made.id) is None
-        with pytest.raises(ConfigKeysMissingError):
-            store.update("acme", "u1", made.id, {"api_key": SECRET}, expected_version=1)
-        with pytest.raises(ConfigKeysMissingError):
-            store.rotate()
-    assert SECRET.encode() not in pickle.dumps(dump(raw, settings))
-
-
-def test_rotation_brings_every_key_to_the_first_of_the_ring(configs: Any, settings: Settings, ring: str) -> None:
-    made = [configs.create(f"tenant-{i % 3}", "u1", GPT | {"api_key": f"key-{i}"}) for i in range(12)]
-    new = new_key()
-    with ConfigStore(with_keys(settings, new, ring)) as both:
-        done = both.rotate()
-        assert (done.rotated, done.current, done.unreadable) == (12, 0, ())
-        again = both.rotate()
-        assert (again.rotated, again.current) == (0, 12)
-    with ConfigStore(with_keys(settings, new)) as only:
-        for i, each in enumerate(made):
-            key = only.api_key(f"tenant-{i % 3}", "u1", each.id)
-            assert key is not None
-            assert key.get_secret_value() == f"key-{i}"
-            assert only.get(f"tenant-{i % 3}", "u1", each.id).version == each.version + (i < 9)
-    with pytest.raises(ApiKeyUnreadableError):
-        configs.api_key("tenant-0", "u1", made[0].id)
-
-
-def test_a_rotation_tells_keys_that_nobody_can_open_and_goes_on(settings: Settings, ring: str) -> None:
-    with ConfigStore(with_keys(settings, new_key())) as lost:
-        gone = lost.create("acme", "u1", GPT)
-    with ConfigStore(with_keys(settings, ring)) as old:
-        old.create("acme", "u1", GPT)
-    with ConfigStore(with_keys(settings, new_key(), ring)) as store:
-        done = store.rotate()
-        assert (done.rotated, done.unreadable) == (1, (("acme", gone.id),))
-        with pytest.raises(ApiKeyUnreadableError):
-            store.api_key("acme", "u1", gone.id)
-
-
-def test_a_rotation_takes_back_nothing_that_users_change_meanwhile(settings: Settings, ring: str) -> None:
-    """Users store new keys, by the old ring still, while the rotation runs: the newest key of each is what opens."""
-    new = new_key()
-    with ConfigStore(with_keys(settings, ring)) as service, ConfigStore(with_keys(settings, new, ring)) as operator:
-        made = [service.create("acme", f"u{i}", GPT) for i in range(20)]
-
-        def change() -> None:
-            for i, each in enumerate(made):
-                service.update("acme", f"u{i}", each.id, {"api_key": f"newer-{i}"}, expected_version=1)
-
-        with ThreadPoolExecutor(2) as pool:
-            writing = pool.submit(change)
-            while not writing.done():
-                operator.rotate()
-            writing.result()
-        operator.rotate()
-        assert operator.rotate().rotated == 0
-        with ConfigStore(with_keys(settings, new)) as only:
-            keys = [only.api_key("acme", f"u{i}", each.id) for i, each in enumerate(made)]
-    assert [key.get_secret_value() for key in keys if key is not None] == [f"newer-{i}" for i in range(20)]
-
-
-def test_a_sealed_key_moved_to_another_config_opens_no_more(configs: Any, raw: Any, settings: Settings) -> None:
-    mine, theirs = configs.create("acme", "u1", GPT), configs.create("acme", "u2", GPT | {"api_key": "theirs"})
-    sealed = f"{{{settings.namespace}:configs:acme}}:sealed"
-    raw.hset(sealed, mine.id, raw.hget(sealed, theirs.id))
-    with pytest.raises(ApiKeyUnreadableError):
-        configs.api_key("acme", "u1", mine.id)
-
-
-def test_a_key_opens_no_more_when_somebody_changed_its_address_in_redis(
-    configs: Any, raw: Any, settings: Settings
-) -> None:
-    made = configs.create("acme", "u1", GPT)
-    records = f"{{{settings.namespace}:configs:acme}}:records"
-    raw.hset(records, made.id, raw.hget(records, made.id).replace(b"api.openai.com", b"evil.example"))
-    assert configs.get("acme", "u1", made.id).fields.base_url == "https://evil.example/v1"
-    with pytest.raises(ApiKeyUnreadableError):
-        configs.api_key("acme", "u1", made.id)
-
-
 def test_the_script_itself_writes_over_no_config_of_another_user(settings: Settings) -> None:
     with ConfigStore(settings) as store, Store(settings) as direct:
         made = store.create("acme", "u1", OTHER)
@@ -389,79 +235,6 @@ def test_the_script_itself_writes_over_no_config_of_another_user(settings: Setti
         with pytest.raises(ConfigNotFoundError):
             direct.run(write(theirs, Written(b"{}", is_default=False), operation="op", expected=1, most=10))
         assert store.get("acme", "u1", made.id) == made
-
-
-def test_the_key_is_nowhere_in_redis_logs_reprs_and_errors(
-    configs: Any, raw: Any, settings: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    made = configs.create("acme", "u1", GPT)
-    seen = [
-        repr(made),
-        str(made.as_json()),
-        repr(configs.all("acme", "u1")),
-        repr(configs.api_key("acme", "u1", made.id)),
-    ]
-    for values in (GPT | {"typo": 1}, GPT | {"api_key": [SECRET]}, GPT | {"base_url": f"https://{SECRET}@h/"}):
-        with pytest.raises(CompactorError) as caught:
-            configs.create("acme", "u1", values)
-        seen += [str(caught.value), repr(caught.value)]
-    assert SECRET.encode() not in pickle.dumps(dump(raw, settings))
-    assert SECRET not in "".join(seen) + caplog.text
-
-
-def test_a_session_is_judged_by_what_its_config_says_now(configs: Any) -> None:
-    assert configs.bound("acme", "chat-42") is None
-    made = configs.create("acme", "u1", GPT)
-    assert configs.bind("acme", "chat-42", "u1", made.id) == made
-    assert configs.bound("acme", "chat-42") == made
-    configs.update("acme", "u1", made.id, {"context_limit": 64, "context_strategy": "aggressive"}, expected_version=1)
-    assert configs.bound("acme", "chat-42").model_config == ModelConfig("gpt-4o", 64, "aggressive")
-    assert configs.bound("other", "chat-42") is None
-    assert configs.unbind("acme", "chat-42") is True
-    assert configs.bound("acme", "chat-42") is None
-    assert configs.unbind("acme", "chat-42") is False
-
-
-def test_a_session_whose_config_was_deleted_is_told(configs: Any) -> None:
-    made = configs.create("acme", "u1", GPT)
-    configs.bind("acme", "chat-42", None, made.id)
-    configs.delete("acme", "u1", made.id, expected_version=1)
-    with pytest.raises(ConfigGoneError, match=made.id):
-        configs.bound("acme", "chat-42")
-    other = configs.create("acme", "u1", OTHER)
-    configs.bind("acme", "chat-42", "u1", other.id)
-    assert configs.bound("acme", "chat-42").id == other.id
-
-
-def test_a_binding_lives_as_long_as_it_is_used(configs: Any, raw: Any, settings: Settings) -> None:
-    made = configs.create("acme", "u1", OTHER)
-    configs.bind("acme", "chat-42", "u1", made.id)
-    key = f"{{{settings.namespace}:configs:acme}}:bound:chat-42"
-    life = raw.pttl(key)
-    assert life > 1_900 * settings.session_ttl
-    raw.pexpire(key, 5_000)
-    configs.bound("acme", "chat-42")
-    assert raw.pttl(key) > 1_900 * settings.session_ttl
-
-
-@pytest.fixture
-def raw_own(own_server: EmbeddedServer) -> Iterator[Any]:
-    with bare(own_server) as client:
-        yield client
-
-
-def test_a_binding_is_read_with_its_config_in_one_round_trip(own_server: EmbeddedServer, raw_own: Any) -> None:
-    with ConfigStore(read_settings(redis_url=own_server.url)) as store:
-        made = store.create("acme", "u1", OTHER)
-        store.bind("acme", "chat-42", "u1", made.id)
-        store.bound("acme", "chat-42")
-        before = raw_own.info("commandstats")
-        assert isinstance(store.bound("acme", "chat-42"), StoredConfig)
-        after = raw_own.info("commandstats")
-    assert after["cmdstat_evalsha"]["calls"] - before["cmdstat_evalsha"]["calls"] == 1
-    in_scripts = {"cmdstat_evalsha", "cmdstat_get", "cmdstat_hget", "cmdstat_pttl", "cmdstat_info"}
-    assert {name for name in after if after[name]["calls"] != before.get(name, {}).get("calls")} <= in_scripts
 
 
 GARBLED = [None, b"", b"x", b"1 2 3", b"1 2 3 op u1 {", b"9" * 5000 + b" 1 1 op u1 {}", b"1 1 1 op u1 []", b"\xff\xfe"]
@@ -493,9 +266,3 @@ def test_without_redis_the_error_says_so(ring: str) -> None:
     with ConfigStore(away) as store, pytest.raises(StoreUnavailableError) as caught:
         store.create("acme", "u1", GPT)
     assert SECRET not in str(caught.value)
-
-
-def test_a_keyring_that_is_none_stops_the_store_at_once(settings: Settings) -> None:
-    with pytest.raises(ConfigurationError, match="key 1 of 1") as caught:
-        ConfigStore(with_keys(settings, "hunter2"))
-    assert "hunter2" not in str(caught.value)

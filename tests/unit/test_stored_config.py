@@ -23,20 +23,7 @@ from compactor.stored_config import (
     mask,
     merged,
 )
-
-SECRET = "sk-live-Zq8vT3nB6mK1xR5w"
-DOCUMENTED: dict[str, Any] = {
-    "name": "GPT-4o Configuration",
-    "model_type": "text",
-    "is_default": True,
-    "provider": "openai",
-    "base_url": "https://api.openai.com/v1",
-    "model": "gpt-4o",
-    "temperature": 0.7,
-    "api_key": SECRET,
-    "context_limit": 128,
-    "context_strategy": "balanced",
-}
+from tests.unit.configs import DOCUMENTED, SECRET
 
 
 def refused(**changes: Any) -> dict[str, str]:
