@@ -29,6 +29,7 @@ POINTER_TOKENS: Final = 60
 SUPERSEDED_TOKENS: Final = 120  # a pointer, and the line that tells of a failure
 FORM_TOKENS: Final = 35  # allowance for the sentence that says how to read a condensed text
 LARGEST_CONDENSED: Final = 0.75  # of its source: what frees less stays for a summary
+NEARLY: Final = 0.9  # of what may be freed
 SMALL_CONDENSED: Final = 400  # tokens: no larger than a summary may be
 
 
@@ -129,7 +130,7 @@ def plan(
         if snapshot.total < budget.threshold:
             return Nothing(Code.NOTHING_TO_DO, "no tool result that may be shortened")
         return Nothing(Code.EXHAUSTED, what_fills(snapshot, budget, history))
-    gain = sum(item.saving for item in chosen)
+    gain = _freed(chosen)
     if not forced and gain < budget.min_reclaim and not over:
         return Nothing(Code.NO_GAIN, f"would free about {gain} tokens, less than {budget.min_reclaim}")
     return Plan(tuple(chosen), need, history)
@@ -156,14 +157,22 @@ def what_fills(snapshot: Snapshot, budget: Budget, history: History) -> str:
 
 
 def _choose(messages: Sequence[Message], history: History, need: int, keep_results: int, *, over: bool) -> list[Item]:
-    """The first set of candidates, cheapest rungs first, that reaches the need; else all there are."""
+    """The first set of candidates, cheapest rungs first, that reaches the need; else all there are.
+
+    Where nothing reaches it, what keeps everything is taken if it frees nearly as much.
+    """
     candidates = list(_candidates(messages, history, over=over))
     chosen: list[Item] = []
     for rung in _rungs(_newest(history, keep_results)):
         chosen = _take(candidates, rung, need)
-        if sum(item.saving for item in chosen) >= need:
-            break
-    return chosen
+        if _freed(chosen) >= need:
+            return chosen
+    gentle = _take(candidates, lambda one: one.pointer or one.small(), need)
+    return gentle if _freed(gentle) >= NEARLY * _freed(chosen) else chosen
+
+
+def _freed(items: Sequence[Item]) -> int:
+    return sum(item.saving for item in items)
 
 
 @dataclass(slots=True)
