@@ -18,9 +18,9 @@ from compactor.exceptions import (
     SummarizerReplyRejected,
     SummarizerTransient,
 )
-from compactor.extract import extract
+from compactor.extract import Source, extract, extracts, missing
 from compactor.failures import failure_line
-from compactor.formats.openai import media_of, text_of, with_text
+from compactor.formats.openai import calls, media_of, text_of, with_text
 from compactor.models import Kind, Message, Replacement, recall_id
 from compactor.planning import LARGEST_CONDENSED, Item, Plan, Snapshot
 from compactor.prompts import LARGEST_SHARE, PROMPT_VERSION, Summary, SummaryRequest, safe
@@ -28,9 +28,11 @@ from compactor.redaction import redact
 from compactor.replies import says_something
 from compactor.tokens import Encode, count_message, count_text
 from compactor.wording import Wording, tool_name, wording_for
+from compactor.worth import known_values
 
 LARGEST: Final = 400  # tokens of a replacement, header, name and ids included
 _SMALLEST_BODY: Final = 20  # tokens
+_MISSING_SHARE: Final = 3  # at most one part of so many of a summary's room is for what the model left out
 _GOAL_END: Final = 8_000  # characters of the beginning and the end of a goal
 
 
@@ -122,9 +124,9 @@ def draft(
             writer.add(condensed)
         else:
             items.append(item)
+    writer.known = _known(snapshot, frozenset(item.message.position for item in items))
     if summarize is None or not items:
-        for item in items:
-            writer.add(writer.extracted(item))
+        writer.extract_together(items)
     else:
         _by_model(items, writer, summarize, limits, progress)
     writer.finish()
@@ -167,6 +169,16 @@ def _goal(plan: Plan, snapshot: Snapshot) -> str:
     return text if len(text) <= 2 * _GOAL_END else f"{text[:_GOAL_END]} … {text[-_GOAL_END:]}"
 
 
+def _known(snapshot: Snapshot, leaving: frozenset[int]) -> frozenset[str]:
+    """The values that stand in what stays: an extract need not show them again."""
+    if not leaving:
+        return frozenset()
+    values = [message.value for message in snapshot.messages if message.position not in leaving]
+    return known_values(
+        text for value in values for text in (text_of(value), *(call.arguments for call in calls(value)))
+    )
+
+
 @dataclass(slots=True)
 class _Writer:
     """Writes single replacements and keeps the account."""
@@ -174,6 +186,7 @@ class _Writer:
     snapshot: Snapshot
     encode: Encode
     goal: str
+    known: frozenset[str] = frozenset()
     draft: Draft = field(default_factory=Draft)
     waiting: list[Item] = field(default_factory=list[Item])
     requests: dict[int, SummaryRequest] = field(default_factory=dict[int, SummaryRequest])
@@ -260,23 +273,50 @@ class _Writer:
         head = _head(item, words)
         room = self._room(item, head)
         body = summary.text
+        left_out = self._left_out(item, body, room // _MISSING_SHARE)
+        room -= count_text(f"\n{left_out}", self.encode) if left_out else 0
         if count_text(body, self.encode) > room:
             body = extract(body, budget=room, encode=self.encode, wording=words)
-        return self._checked(item, f"{head}\n{body}", Kind.SUMMARY)
+        whole = f"{head}\n{body}"
+        with_all = self._checked(item, f"{whole}\n{left_out}", Kind.SUMMARY) if left_out else None
+        return with_all or self._checked(item, whole, Kind.SUMMARY)
+
+    def _left_out(self, item: Item, body: str, budget: int) -> str:
+        """What a model's text lost though nobody could find it again: failures, codes, paths, amounts."""
+        text = self.request(item).text
+        return missing(text, body, budget=budget, encode=self.encode, wording=wording_for(text), known=self.known)
+
+    def extract_together(self, items: Sequence[Item]) -> None:
+        """Extracts of results that share their tokens: one with more to tell gets more of them."""
+        texts = [self.request(item).text for item in items]
+        heads = [_head(item, wording_for(text)) for item, text in zip(items, texts, strict=True)]
+        rooms = [self._smaller(item, head) for item, head in zip(items, heads, strict=True)]
+        bodies = extracts(
+            [Source(text, room, wording_for(text), _SMALLEST_BODY) for text, room in zip(texts, rooms, strict=True)],
+            total=sum(min(item.body_tokens, room) for item, room in zip(items, rooms, strict=True)),
+            encode=self.encode,
+            known=self.known,
+        )
+        for item, head, body in zip(items, heads, bodies, strict=True):
+            self.add(self._checked(item, f"{head}\n{body}" if body else head, Kind.EXTRACT))
 
     def extracted(self, item: Item, *, provisional: bool = False) -> Replacement | None:
         """Lines of the result itself under our header."""
         text = self.request(item).text
         words = wording_for(text)
         head = _head(item, words)
-        budget = min(item.body_tokens, self._room(item, head))
-        body = extract(text, budget=budget, encode=self.encode, wording=words)
+        budget = min(item.body_tokens, self._smaller(item, head))
+        body = extract(text, budget=budget, encode=self.encode, wording=words, known=self.known)
         whole = f"{head}\n{body}" if body else head
         return self._checked(item, whole, Kind.EXTRACT, provisional=provisional)
 
-    def _room(self, item: Item, head: str) -> int:
-        """Tokens left for a body beside header, name and ids."""
-        return max(_SMALLEST_BODY, LARGEST - 2 - count_message(with_text(item.message.value, head), self.encode))
+    def _room(self, item: Item, head: str, most: int = LARGEST) -> int:
+        """Tokens left for a body beside header, name and ids, of `most` in all."""
+        return max(_SMALLEST_BODY, most - 2 - count_message(with_text(item.message.value, head), self.encode))
+
+    def _smaller(self, item: Item, head: str) -> int:
+        """Tokens of a body with which a replacement is clearly smaller than its source."""
+        return self._room(item, head, min(LARGEST, int(LARGEST_SHARE * item.message.tokens)))
 
     def _checked(self, item: Item, text: str, kind: Kind, *, provisional: bool = False) -> Replacement | None:
         """The replacement, or None when it is not clearly smaller than its source."""

@@ -8,6 +8,7 @@ the last line. Several results share their tokens, so that those with more to te
 from __future__ import annotations
 
 import heapq
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ _OFTEN: Final = 2  # results that begin or end alike
 _SPREAD: Final = 80  # tokens of a record-like result after which more of it is worth less
 _FAILURES: Final = 0.4  # of the tokens for lines that tell of a failure, before anything else
 _SMALLEST_PART: Final = 12  # tokens of such a line when it does not fit whole
+_COUNTED: Final = re.compile(r"[a-z]+\d{1,2}")  # `step3`: a word and its number, no code
 _ROUNDS: Final = 4  # the guess of tokens is corrected by counting so often
 
 
@@ -89,7 +91,9 @@ def _protected(passage: Passage, told: str) -> Passage | None:
     """The passage with its protected values alone; None when it has none and tells of no failure."""
     is_id = passage.key.lower().endswith("id")
     values = {
-        value: sort for value, sort in passage.values.items() if sort in PROTECTED or (sort is Sort.LARGE and is_id)
+        value: sort
+        for value, sort in passage.values.items()
+        if (sort in PROTECTED and not _COUNTED.fullmatch(value)) or (sort is Sort.LARGE and is_id)
     }
     failed = passage.bonus >= FAILURE and passage.text.lower() not in told
     return replace(passage, values=values, bonus=FAILURE if failed else 0.0) if values or failed else None
@@ -226,14 +230,18 @@ def _discount(parts: Sequence[_Part]) -> None:
 def _worth(whole: Read, everywhere: Counter[str], known: frozenset[str]) -> dict[str, float]:
     """What each value of a text is worth: by its sort, how often it occurs, and how many of its sort there are."""
     sorts: dict[str, Sort] = {}
+    fields: set[str] = set()
     for passage in whole.passages:
         sorts.update(passage.values)
+        if whole.is_json and not passage.is_part:
+            fields.update(passage.values)
     crowd = Counter(sort for value, sort in sorts.items() if value not in known)
-    table = IN_JSON if whole.is_json else IN_TEXT
     return {
-        value: table[sort][min(everywhere[value], 3) - 1]
-        * (1.0 if whole.is_json else max(0.25, crowd[sort] / _CROWD) ** -_CROWDED)
+        value: IN_JSON[sort][times]
+        if value in fields
+        else IN_TEXT[sort][times] * max(0.25, crowd[sort] / _CROWD) ** -_CROWDED
         for value, sort in sorts.items()
+        for times in (min(everywhere[value], 3) - 1,)
     }
 
 

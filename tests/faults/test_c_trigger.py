@@ -190,7 +190,6 @@ def test_c06_a_failure_stays_a_failure_in_what_replaces_it(failure: str, place: 
         assert failure.splitlines()[-1][:30] in shown, sent.how
 
 
-@pytest.mark.xfail(strict=True, reason="error lines that a model's summary leaves out are not appended yet")
 def test_c06_a_failure_stays_one_when_the_model_does_not_mention_it() -> None:
     text = f"{long_text(500)}\n{FAILURES[0]}\n{long_text(500)}"
     chat = [user("go"), calling("a"), result("a", text), assistant("hm"), user("on")]

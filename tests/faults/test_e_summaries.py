@@ -73,10 +73,6 @@ def test_e02_identifiers_stay_verbatim(where: str) -> None:
         assert where in ("alone", "as JSON") or re.search(r"… \d+ lines …", shown), "what is hidden is counted"
 
 
-LATER: Final = "values that a model's summary leaves out are not appended yet; the original can be recalled"
-
-
-@pytest.mark.xfail(strict=True, reason=LATER)
 def test_e02_a_vague_summary_gets_the_values_it_left_out() -> None:
     chat = [user("look it up"), calling("a"), plain.result("a", f"{TICKET}\n{long_text(900)}"), assistant("found")]
     shown = compacted(chat, 1, saying("It returned the ticket's id, its region, its date and its host."))[2]["content"]
