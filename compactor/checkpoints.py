@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, TypedDict
 
@@ -26,7 +27,8 @@ class Checkpoint(TypedDict):
     line between two: each names its original's recall id. It holds nothing that was not replaced: users'
     words, the model's own and newer results are in the context still. `covers_until` is the recall id
     of the last replaced message; `tokens_before` what a send counted before the compaction that ended
-    there, `created_at` when it ended (ISO 8601, UTC); `conversation_id` is the session's id.
+    there, `created_at` when it ended (ISO 8601, UTC): 0 and the epoch when the audit no longer tells.
+    `conversation_id` is the session's id.
     """
 
     schema_version: int
@@ -61,7 +63,7 @@ class Checkpointing:
             summary="\n\n".join(text_of(message.value) for message in replaced),
             covers_until=recall_id(replaced[-1].position),
             tokens_before=last.before,
-            created_at=datetime.fromtimestamp(last.at, UTC).isoformat(timespec="seconds"),
+            created_at=_timestamp(last.at),
             conversation_id=self._reader.session,
         )
 
@@ -70,3 +72,9 @@ def _last(audit: Sequence[Outcome]) -> Outcome:
     """The last compaction of which something stands; one that says nothing when the audit no longer has it."""
     applied = (row for row in reversed(audit) if row.outcome is Code.APPLIED and standing(audit, row))
     return next(applied, Outcome(Code.UNKNOWN))
+
+
+def _timestamp(at: float) -> str:
+    with suppress(ValueError, OverflowError, OSError):  # garbled from outside
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    return datetime.fromtimestamp(0, UTC).isoformat(timespec="seconds")
