@@ -31,6 +31,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _USER: Final = re.compile(r"[A-Za-z0-9._:@-]{1,100}")
 _ID: Final = re.compile(r"cfg_[0-9a-f]{32}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")  # of a field: what may be repeated in an error
+_SERVER: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -47,10 +48,11 @@ def _address(value: Any) -> Any:
         return value
     parts = urlsplit(value)
     port = parts.port  # raises ValueError
-    if parts.scheme not in _PORTS or not parts.hostname or port == 0 or re.search(r"[^\x21-\x7e]|\\", value):
+    if parts.scheme not in _PORTS or port == 0 or re.search(r"[^\x21-\x7e]|\\", value):
         raise ValueError("no http(s) address")
-    if "@" in parts.netloc or "?" in value or "#" in value:
-        raise ValueError("credentials")
+    # One reading for every client: what follows the key to a server must not go to another one.
+    if not _SERVER.fullmatch(parts.netloc) or "?" in value or "#" in value:
+        raise ValueError("no plain server, or credentials")
     return value
 
 

@@ -61,6 +61,8 @@ def serve(
         log_config=None,
         server_header=False,
         proxy_headers=False,
+        http="h11",  # the other one takes heads of any size, and what follows a body as headers
+        ws="none",
         timeout_graceful_shutdown=_GRACE,
     )
     with _listening(host, port) as listening, StopFlag().listening():

@@ -12,6 +12,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from email.message import Message as Headers
+from itertools import chain
 from typing import Any, Final, NoReturn
 
 import orjson
@@ -20,11 +21,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from compactor.http.problems import Problem
+from compactor.http.rates import Take
 from compactor.json_values import is_array, is_object
 from compactor.records import MAX_DEPTH
 
-MOST_PARTS: Final = 1_000_000  # braces, those in texts too: each may become an object many times its size
+MOST_BRACKETS: Final = 1_000_000  # those in texts too: each may become an object many times its size
+MOST_VALUES: Final = 500_000
 LARGE: Final = 1024**2  # bytes
+LARGE_PARTS: Final = 2_000  # braces
 _LEAST_FLOAT: Final = float(2**63)
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**64 - 1
@@ -36,9 +40,7 @@ class StrictRequest(Request):
 
     async def json(self) -> Any:
         """The parsed body. Raises Problem (400)."""
-        body = await self.body()
-        # Of a large one others wait for orjson alone, not for the checks.
-        return await asyncio.to_thread(read, body) if len(body) > LARGE else read(body)
+        return await read_body(self)
 
 
 class StrictRoute(APIRoute):
@@ -56,8 +58,26 @@ class StrictRoute(APIRoute):
         return strictly
 
 
+async def read_body(request: Request) -> Any:
+    """The parsed body; a large one waits for a place. Raises Problem (400)."""
+    body = await request.body()
+    if len(body) <= LARGE and body.count(b"{") <= LARGE_PARTS:
+        return read(body)
+    await large(request)
+    # Others wait for orjson alone, not for the checks.
+    return await asyncio.to_thread(read, body)
+
+
+async def large(request: Request) -> None:
+    """Waits for one of the tenant's few places for large calls; also a dependency of routes that are always large."""
+    take: Take = request.state.large
+    await take()
+
+
 def check_content_type(request: Request) -> None:
-    """Raises Problem (415) when the body is declared as something else than JSON in UTF-8."""
+    """Raises Problem (415) when the body is declared as something else than plain JSON in UTF-8."""
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise _not_json()
     declared = request.headers.get("content-type")
     if declared is None:
         if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
@@ -75,18 +95,21 @@ def _not_json() -> Problem:
         415,
         "unsupported_media_type",
         "The body must be JSON",
-        "Send the body as JSON in UTF-8 with 'Content-Type: application/json'.",
+        "Send the body as JSON in UTF-8, not compressed, with 'Content-Type: application/json'.",
     )
 
 
 def read(body: bytes) -> Any:
     """The value of a JSON text. Raises Problem (400) for what is no JSON, or ambiguous JSON."""
-    if len(body) > MOST_PARTS and body.count(b"{") + body.count(b"[") > MOST_PARTS:
-        raise malformed(f"it holds more than {MOST_PARTS} objects and lists; send less at once")
+    many = len(body) > MOST_VALUES
+    if many and body.count(b"{") + body.count(b"[") > MOST_BRACKETS:
+        raise _too_many()
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise malformed(f"the JSON ends or breaks at character {error.pos}") from None
+    if many and body.count(b",") + body.count(b"[") + body.count(b"{") > MOST_VALUES and _has_too_many(value):
+        raise _too_many()
     try:
         kept = orjson.dumps(value)
     except TypeError:
@@ -99,6 +122,19 @@ def read(body: bytes) -> Any:
 def malformed(what: str) -> Problem:
     """The problem of a body that cannot be read."""
     return Problem(400, "malformed_json", "The body is not clear JSON", f"The body cannot be read: {what}.")
+
+
+def _too_many() -> Problem:
+    return malformed(f"it holds more than {MOST_VALUES:,} objects, lists, texts and numbers; send less at once")
+
+
+def _has_too_many(value: Any) -> bool:
+    level, found = [value], 0
+    while level and found <= MOST_VALUES:
+        found += len(level)
+        parts = [each for each in level if is_object(each) or is_array(each)]
+        level = list(chain.from_iterable(each.values() if is_object(each) else each for each in parts))
+    return found > MOST_VALUES
 
 
 def _has_large(body: bytes, value: Any) -> bool:

@@ -14,7 +14,7 @@ from compactor.context.log import limit_used
 from compactor.exceptions import ConfigurationError
 from compactor.http.answers import written
 from compactor.http.authentication import Caller, caller
-from compactor.http.bodies import check_content_type, read
+from compactor.http.bodies import check_content_type, read_body
 from compactor.http.config_problems import told, version_required
 from compactor.http.config_schemas import BODY, CONFIG, CONFIGS, DELETION, PATCH, REPLACEMENT, VERSION, documented
 from compactor.http.problems import Problem, not_found
@@ -174,9 +174,9 @@ def _used(config: ModelConfig) -> ModelConfig:
 async def _body(request: Request, *media_types: str) -> Any:
     """The body, read strictly. Raises Problem (400, 413, 415)."""
     declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if declared not in media_types:
+    if declared not in media_types or "content-encoding" in request.headers:
         check_content_type(request)
-    return read(await request.body())
+    return await read_body(request)
 
 
 def _expected(request: Request, values: Any) -> tuple[Expected, Any]:

@@ -14,17 +14,23 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from compactor.exceptions import CompactorError, StoreUnavailableError
 from compactor.http.authentication import Caller, unauthenticated
 from compactor.http.credentials import KeyRing
-from compactor.http.problems import Problem, internal_error, problem_of
-from compactor.http.rates import Concurrency, RateLimits
+from compactor.http.problems import Problem, internal_error, not_found, problem_of
+from compactor.http.rates import Concurrency, LargeCalls, RateLimits
+from compactor.http.sessions import PAGES as LOOKED_AT
 from compactor.http.state import State
 
 PUBLIC: Final = frozenset({"/healthz", "/readyz", "/openapi.json"})
 BODIES: Final = 2  # of the largest size, of one tenant at once
+LARGE: Final = 2  # large calls of one tenant at once
+PIECE: Final = 128 * 1024  # bytes of an answer that are handed over at once
+COSTS: Final = {"/v1/sessions": LOOKED_AT}  # in calls, of what costs Redis more than one; a listing looks at many keys
+_ONCE: Final = (b"content-type", b"idempotency-key")
 _HEADERS: Final = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
@@ -90,9 +96,23 @@ class Exchange:
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
+            await self.send(message)
         elif message["type"] == "http.response.body":
-            self.went += len(message.get("body", b""))
-        await self.send(message)
+            await self._send_body(message.get("body", b""), more=message.get("more_body", False))
+        else:
+            await self.send(message)
+
+    async def _send_body(self, body: bytes, *, more: bool) -> None:
+        """Hands a long answer over piece by piece, and ends when it has gone out.
+
+        So what a caller does not read stays within its tenant's places, and within the time of the request.
+        """
+        self.went += len(body)
+        if len(body) > PIECE:
+            for start in range(0, len(body), PIECE):
+                await self.send({"type": "http.response.body", "body": body[start : start + PIECE], "more_body": True})
+            body = b""
+        await self.send({"type": "http.response.body", "body": body, "more_body": more})
 
     async def refuse(self, problem: Problem) -> None:
         """Answers with a problem, unless an answer has begun."""
@@ -118,6 +138,9 @@ class Gate:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # there is none, whoever asks
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -132,6 +155,8 @@ class Gate:
             await exchange.refuse(problem)
         except CompactorError as error:
             await exchange.refuse(problem_of(error))
+        except ClientDisconnect:  # nobody is there to be answered
+            await exchange.refuse(_gone())
         except Exception as error:  # noqa: BLE001 # why: whatever went wrong, the caller gets a problem and no traceback
             _LOG.error("a request failed: %s", _place(error))  # why: a traceback may quote content
             await exchange.refuse(internal_error())
@@ -143,11 +168,14 @@ class Gate:
             await self._app(exchange.scope, exchange.limited_receive, exchange.guarded_send)
             return
         exchange.caller = caller = await guards.caller(exchange.scope)
-        exchange.scope.setdefault("state", {})["caller"] = caller
+        check_head(exchange.scope)
+        state = exchange.scope.setdefault("state", {})
+        state["caller"] = caller
         with guards.concurrency.place(caller.tenant) as exchange.hold:
-            await guards.rates.admit(caller)
+            await guards.rates.admit(caller, COSTS.get(exchange.scope["path"], 1))
             exchange.check_length()
-            await self._app(exchange.scope, exchange.limited_receive, exchange.guarded_send)
+            async with guards.large.place(caller.tenant) as state["large"]:
+                await self._app(exchange.scope, exchange.limited_receive, exchange.guarded_send)
 
 
 class Guards:
@@ -158,6 +186,7 @@ class Guards:
         self.keys = KeyRing(state.store, settings.namespace)
         self.rates = RateLimits(state.store, settings)
         self.concurrency = Concurrency(settings.http_tenant_concurrency, BODIES * settings.http_max_body_bytes)
+        self.large = LargeCalls(LARGE)
         self.most_bytes, self.seconds = settings.http_max_body_bytes, settings.http_request_timeout
 
     async def caller(self, scope: Mapping[str, Any]) -> Caller:
@@ -175,6 +204,29 @@ class Guards:
         if found is None:
             raise unauthenticated()
         return found
+
+
+def check_head(scope: Mapping[str, Any]) -> None:
+    """Raises Problem for a head that two readers may read differently."""
+    names = [name for name, _ in scope["headers"]]
+    if b"content-length" in names and b"transfer-encoding" in names:
+        raise Problem(
+            400,
+            "bad_request",
+            "The request cannot be read",
+            "Send Content-Length or Transfer-Encoding, not both.",
+            headers={"Connection": "close"},
+        )
+    if any(names.count(name) > 1 for name in _ONCE):
+        raise Problem(
+            400, "bad_request", "The request cannot be read", "Send Content-Type and Idempotency-Key once each."
+        )
+    if b"%2f" in scope.get("raw_path", b"").lower():  # it would be read as the end of a name
+        raise not_found()
+
+
+def _gone() -> Problem:
+    return Problem(400, "bad_request", "The request cannot be read", "The body did not come whole.")
 
 
 def _out_of_time(exchange: Exchange) -> Problem:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, cast
+from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
 from pyrate_limiter import Rate
 from pyrate_limiter.abstracts.algorithm import GCRA, Decision
 from pyrate_limiter.buckets.redis_state import RedisStateStore
+from pyrate_limiter.buckets.state_bucket import InMemoryStateStore
 from redis.exceptions import RedisError
 
 from compactor.http.authentication import Caller
@@ -24,10 +26,11 @@ _MINUTE: Final = 60_000  # ms
 PATIENCE: Final = 0.5  # seconds for an answer of Redis
 PAUSE: Final = 2.0
 _MOST: Final = 10_000  # keys and tenants whose scripts stay at hand
+Take = Callable[[], Awaitable[None]]
 
 
 class RateLimits:
-    """The rates of a namespace. Without an answer of Redis nobody is refused, and for PAUSE seconds nobody asks."""
+    """The rates of a namespace. Without an answer of Redis this process counts alone, and asks again after PAUSE."""
 
     def __init__(self, store: AsyncStore, settings: Settings) -> None:
         self._store, self._namespace = store, settings.namespace
@@ -35,33 +38,39 @@ class RateLimits:
         self._tenant_rate = [Rate(settings.http_tenant_requests, _MINUTE)]
         self._algorithm = GCRA()
         self._counters: LRUCache[str, RedisStateStore] = LRUCache(_MOST)
+        self._alone: LRUCache[str, InMemoryStateStore] = LRUCache(_MOST)
         self._asks_again = 0.0
 
-    async def admit(self, caller: Caller) -> None:
-        """Counts one call. Raises Problem (429) with Retry-After."""
-        if time.monotonic() < self._asks_again:
-            return
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await self._count(caller)
-        except (RedisError, OSError):  # a TimeoutError too
-            self._asks_again = time.monotonic() + PAUSE
+    async def admit(self, caller: Caller, cost: int = 1) -> None:
+        """Counts a call that costs as much as so many. Raises Problem (429) with Retry-After."""
+        for whose, name, rates in (
+            ("key", caller.key_id, self._key_rate),  # what a key sends in vain is not taken from its tenant
+            ("tenant", caller.tenant, self._tenant_rate),
+        ):
+            decision = await self._decided(f"{whose}:{name}", rates, min(cost, rates[0].limit))
+            if not decision.allowed:
+                raise _too_fast(whose, rates[0], decision)
 
-    async def _count(self, caller: Caller) -> None:
-        of_key = await self._counted(f"key:{caller.key_id}", self._key_rate)
-        if not of_key.allowed:  # what a key sends in vain is not taken from its tenant
-            raise _too_fast("key", self._key_rate[0], of_key)
-        of_tenant = await self._counted(f"tenant:{caller.tenant}", self._tenant_rate)
-        if not of_tenant.allowed:
-            raise _too_fast("tenant", self._tenant_rate[0], of_tenant)
+    async def _decided(self, name: str, rates: list[Rate], cost: int) -> Decision:
+        if time.monotonic() >= self._asks_again:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    return await self._counted(name, rates, cost)
+            except (RedisError, OSError):  # a TimeoutError too
+                self._asks_again = time.monotonic() + PAUSE
+        counter = self._alone.get(name)
+        if counter is None:
+            counter = self._alone[name] = InMemoryStateStore()
+        check: Any = counter.check  # its arguments are not annotated
+        return cast("Decision", check(self._algorithm, rates, time.time_ns() // 1_000_000, cost))
 
-    async def _counted(self, name: str, rates: list[Rate]) -> Decision:
+    async def _counted(self, name: str, rates: list[Rate], cost: int) -> Decision:
         counter, client = self._counters.get(name), self._store.client
         if counter is None or counter.redis is not client:
             counter = RedisStateStore(client, f"{{{self._namespace}:rate:{name}}}")
             self._counters[name] = counter
         check: Any = counter.check  # its arguments are not annotated
-        asked = check(self._algorithm, rates, time.time_ns() // 1_000_000, 1)
+        asked = check(self._algorithm, rates, time.time_ns() // 1_000_000, cost)
         return cast("Decision", await asked)
 
 
@@ -101,6 +110,37 @@ class Concurrency:
                 counted[tenant] -= size
                 if not counted[tenant]:
                     del counted[tenant]
+
+
+class LargeCalls:
+    """Large calls of a tenant: few at once in this process, the others wait.
+
+    Each takes many times its size in memory, and the time of everybody else.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._places: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def place(self, tenant: str) -> AsyncGenerator[Take]:
+        """What waits for a place when a call turns out to be large; it is kept until the block ends."""
+        places = self._places.get(tenant)
+        if places is None:
+            places = self._places[tenant] = asyncio.Semaphore(self._most)
+        taken = False
+
+        async def take() -> None:
+            nonlocal taken
+            if not taken:
+                await places.acquire()
+                taken = True
+
+        try:
+            yield take
+        finally:
+            if taken:
+                places.release()
 
 
 def _too_many(detail: str, wait_ms: int | None) -> Problem:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+import re
+from collections import Counter
+from typing import Annotated, Any, Final, Literal, Self
 
+import orjson
 from fastapi import Header, Path
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from compactor.model_config import LARGEST, ModelConfig
 
 LONGEST_WAIT: Final = 20.0  # seconds
+MOST_MESSAGES: Final = 20_000  # of one request
+MOST_FILLED: Final = 16 * 1024**2  # characters of a system text with its places filled
+_PLACES: Final = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 _MESSAGE: Final[dict[str, Any]] = {
     "type": "object",
@@ -53,8 +59,17 @@ IdempotencyKey = Annotated[
 ]
 
 ConfigId = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,100}$")]
-Messages = Annotated[Any, WithJsonSchema({"type": "array", "items": _MESSAGE})]
-OneOrMore = Annotated[Any, WithJsonSchema({"anyOf": [_MESSAGE, {"type": "array", "items": _MESSAGE}]})]
+
+
+def _some(messages: Any) -> Any:
+    if isinstance(messages, list) and len(messages) > MOST_MESSAGES:
+        raise ValueError(f"expected at most {MOST_MESSAGES:,} messages at once")
+    return messages
+
+
+_LIST: Final[dict[str, Any]] = {"type": "array", "items": _MESSAGE, "maxItems": MOST_MESSAGES}
+Messages = Annotated[Any, AfterValidator(_some), WithJsonSchema(_LIST)]
+OneOrMore = Annotated[Any, AfterValidator(_some), WithJsonSchema({"anyOf": [_MESSAGE, _LIST]})]
 Objects = Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": "object"}})]
 Wait = Annotated[float, Field(ge=0, le=LONGEST_WAIT, allow_inf_nan=False, description="Seconds.")]
 Tokens = Annotated[Any, WithJsonSchema(_TOKENS)]
@@ -104,6 +119,17 @@ class EstimateBody(Configured):
     )
     response_format: dict[str, Any] | None = None
     max_output_tokens: Tokens = None
+
+    @model_validator(mode="after")
+    def _short_enough(self) -> Self:
+        """A short text may name a long value many times."""
+        if self.system is None or not self.variables:
+            return self
+        times = Counter(_PLACES.findall(self.system))
+        sizes = {name: len(orjson.dumps(value)) for name, value in self.variables.items() if times[name]}
+        if sum(times[name] * size for name, size in sizes.items()) > MOST_FILLED:
+            raise ValueError(f"variables: expected a system text of at most {MOST_FILLED:,} characters when filled")
+        return self
 
 
 class PrepareBody(EstimateBody):

@@ -27,7 +27,12 @@ async def opened(state: State, caller: Caller, name: str, body: Configured, *, n
 
     Raises ConfigurationError for a wrong config, Problem for none where one is `needed`.
     """
-    config = await _chosen(state, caller, name, body)
+    try:
+        config = await _chosen(state, caller, name, body)
+    except Problem:
+        if needed or body.config_id is not None:
+            raise
+        config = None  # what it is bound to cannot be used, and is not needed
     if config is None:
         if needed:
             raise _no_config()
@@ -47,6 +52,9 @@ async def _chosen(state: State, caller: Caller, name: str, body: Configured) -> 
             found = await load_config(state, caller, body.config_id)
         else:
             found = await bound_model_config(state, caller, name)
+    except Problem:  # it cannot be used any more
+        state.last_configs.pop(place, None)
+        raise
     except StoreUnavailableError:  # a list is answered without Redis too, by what was known last
         remembered = state.last_configs.get(place)
         if remembered is None:

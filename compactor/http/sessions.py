@@ -15,7 +15,8 @@ from compactor.commands.sessions import read_page
 from compactor.exceptions import ConfigurationError, SessionNotFoundError
 from compactor.http.answers import answer, answer_of, shown
 from compactor.http.authentication import Caller, caller
-from compactor.http.bodies import StrictRoute
+from compactor.http.bodies import StrictRoute, large
+from compactor.http.configs import unbind_session
 from compactor.http.openapi import answered
 from compactor.http.problems import Problem, problem_of
 from compactor.http.session_bodies import (
@@ -42,6 +43,7 @@ PAGES: Final = 20  # of the namespace's keys that one request looks at
 _NAME: Final = re.compile(NAME_PATTERN)
 Working = Annotated[State, Depends(state)]
 By = Annotated[Caller, Depends(caller)]
+WHOLE: Final = [Depends(large)]  # reads a whole session
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], route_class=StrictRoute)
 
@@ -82,8 +84,10 @@ async def status(name: Name, using: Working, by: By) -> Response:
 
 @router.delete("/{name}", responses=answered("Erased"))
 async def erase(name: Name, using: Working, by: By) -> Response:
-    """Removes every message, original and draft of the session for good; the audit keeps ids and numbers."""
-    return answer(shown(await opened_to_read(using, by, name).erase()))
+    """Removes all content of the session for good, and what it is bound to; the audit keeps ids and numbers."""
+    erased = await opened_to_read(using, by, name).erase()
+    await unbind_session(using, by, name)
+    return answer(shown(erased))
 
 
 @router.post("/{name}/messages", responses=answered("Receipt"))
@@ -152,7 +156,7 @@ async def recall(name: Name, recall_id: RecallId, using: Working, by: By) -> Res
     return answer({"message": await opened_to_read(using, by, name).recall(recall_id)})
 
 
-@router.get("/{name}/originals", responses=answered("Originals"))
+@router.get("/{name}/originals", dependencies=WHOLE, responses=answered("Originals"))
 async def originals(name: Name, using: Working, by: By) -> Response:
     """The live conversation exactly as it was pushed; empty for a session that holds nothing."""
     found = await opened_to_read(using, by, name).originals()
@@ -174,7 +178,7 @@ async def compact(name: Name, using: Working, by: By, body: CompactBody | None =
     return answer(shown(await session.compact(given.wait)))
 
 
-@router.post("/{name}/undo", responses=answered("Outcome"))
+@router.post("/{name}/undo", dependencies=WHOLE, responses=answered("Outcome"))
 async def undo(name: Name, using: Working, by: By, body: UndoBody | None = None) -> Response:
     """Brings back what a compaction replaced; these messages are not replaced again until they are released."""
     given = body or UndoBody()
@@ -196,7 +200,7 @@ async def rewind(name: Name, body: RewindBody, using: Working, by: By) -> Respon
     return answer({"left": await session.rewind(body.position)})
 
 
-@router.post("/{name}/fork", status_code=201, responses=answered("Forked", status=201))
+@router.post("/{name}/fork", status_code=201, dependencies=WHOLE, responses=answered("Forked", status=201))
 async def fork(name: Name, body: ForkBody, using: Working, by: By) -> Response:
     """A new session of the tenant with a copy of this history; recall ids stay the same."""
     check_place("at", body.at)

@@ -123,7 +123,14 @@ def serving(settings: Settings) -> Generator[Service]:
     """Runs the service until the block ends."""
     port = free_port()
     config = uvicorn.Config(
-        create_app(settings), host="127.0.0.1", port=port, access_log=False, log_config=None, server_header=False
+        create_app(settings),
+        host="127.0.0.1",
+        port=port,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        http="h11",
+        ws="none",
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.http.answers import all_finite, written
-from compactor.http.bodies import MOST_PARTS, read
+from compactor.http.bodies import MOST_BRACKETS, MOST_VALUES, read
 from compactor.http.problems import Problem
 
 numbers = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -58,10 +58,21 @@ def test_large_numbers_that_are_exact_or_text_are_read(text: str) -> None:
     assert read(text.encode()) == json.loads(text)
 
 
-def test_a_body_of_more_parts_than_memory_is_for_is_refused() -> None:
-    assert read(b"[" + b"{}," * 10 + b"1]")
-    with pytest.raises(Problem, match="objects and lists"):
-        read(b"[" + b"{}," * MOST_PARTS + b"1]")
+@pytest.mark.parametrize("value", [b"{}", b"[]", b'"aa"', b"1.5", b'{"a":[1,2]}'])
+def test_a_body_of_more_values_than_memory_is_for_is_refused(value: bytes) -> None:
+    assert len(read(b"[" + b",".join([value] * 10) + b"]")) == 10
+    for count in (MOST_VALUES + 1, MOST_BRACKETS):
+        with pytest.raises(Problem, match="objects, lists, texts and numbers"):
+            read(b"[" + b",".join([value] * count) + b"]")
+
+
+def test_commas_and_brackets_in_texts_are_no_values() -> None:
+    row = '{"level":"info","at":[1,2,3]},' * 20
+    body = json.dumps([row] * 900).encode()
+    assert body.count(b",") > MOST_VALUES // 10
+    assert read(body + b" " * MOST_VALUES) == [row] * 900
+    commas = [",," * MOST_VALUES]
+    assert read(json.dumps(commas).encode()) == commas
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf"), 2**70, "\ud800"])

@@ -1,0 +1,122 @@
+"""What one tenant may take of the process: few large calls at once, and answers that it reads."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from compactor.embedded import EmbeddedServer, free_port
+from compactor.http.authentication import Caller
+from compactor.http.problems import Problem
+from compactor.http.rates import LargeCalls, RateLimits
+from compactor.http.session_bodies import MOST_MESSAGES
+from compactor.settings import read_settings
+from compactor.store import AsyncStore
+from tests.acceptance.waiting import wait_until
+from tests.http.routes import HELLO
+from tests.http.service import CONFIG, Bot, Service, serving
+
+LONG = 6_000_000  # characters, more than the buffers of a connection hold
+
+
+@pytest.fixture(scope="module")
+def narrow(server: EmbeddedServer) -> Iterator[Service]:
+    """A service with three places for each tenant."""
+    namespace = f"h{uuid.uuid4().hex[:12]}"
+    settings = read_settings(
+        redis_url=server.url, namespace=namespace, http_tenant_concurrency=3, http_key_requests=100
+    )
+    with serving(settings) as running:
+        yield running
+
+
+def unread(bot: Bot, path: str) -> socket.socket:
+    """A request whose answer nobody reads."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    connection.settimeout(10)
+    connection.connect(("127.0.0.1", bot.port))
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {bot.key}\r\n\r\n".encode())
+    return connection
+
+
+def test_an_answer_that_nobody_reads_keeps_its_place(narrow: Service, tenant: str) -> None:
+    bot = narrow.bot(tenant)
+    rows = [{"role": "user", "content": "word " * (LONG // 5)}] * 2
+    bot.post("/v1/sessions/long/messages", {"messages": rows, "config": CONFIG}).good()
+    with ExitStack() as held:
+        for _ in range(3):  # two are answered, and one waits for them
+            held.enter_context(unread(bot, "/v1/sessions/long/originals"))
+        wait_until(lambda: bot.get("/v1/sessions/none").status == 429, what="no place")
+        narrow.bot("another").get("/v1/sessions/none").problem(404, "session_not_found")
+    wait_until(lambda: bot.get("/v1/sessions/none").status == 404, what="a place again")
+    assert len(bot.get("/v1/sessions/long/originals").good()["messages"]) == 2
+
+
+async def test_large_calls_of_a_tenant_wait_for_one_another() -> None:
+    calls, order = LargeCalls(2), list[str]()
+
+    async def call(tenant: str, name: str, ends: asyncio.Event) -> None:
+        async with calls.place(tenant) as take:
+            await take()
+            await take()
+            order.append(name)
+            await ends.wait()
+
+    async def after_all_ran() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    first, rest = asyncio.Event(), asyncio.Event()
+    running = [asyncio.create_task(call("acme", name, first if name == "a" else rest)) for name in "abcd"]
+    other = asyncio.create_task(call("other", "other", rest))
+    await after_all_ran()
+    assert order == ["a", "b", "other"]
+    running[2].cancel()  # what waits and goes takes no place with it
+    first.set()
+    await after_all_ran()
+    assert order == ["a", "b", "other", "d"]
+    rest.set()
+    await asyncio.gather(*running, other, return_exceptions=True)
+    async with calls.place("acme") as take:
+        await take()
+
+
+async def test_without_redis_a_process_counts_alone() -> None:
+    settings = read_settings(redis_url=f"redis://127.0.0.1:{free_port()}/0", http_key_requests=5)
+    store = AsyncStore(settings)
+    rates, caller = RateLimits(store, settings), Caller("acme", None, "0" * 16)
+    for _ in range(5):
+        await rates.admit(caller)
+    with pytest.raises(Problem, match="This key may send 5 requests"):
+        await rates.admit(caller)
+    await rates.admit(Caller("acme", None, "1" * 16))
+    await store.close()
+
+
+def test_a_listing_costs_as_many_calls_as_it_may_look_at(narrow: Service, tenant: str) -> None:
+    bot = narrow.bot(tenant)
+    statuses = [bot.get("/v1/sessions").status for _ in range(6)]
+    assert statuses == [200] * 5 + [429]
+
+
+def test_messages_at_once_have_a_limit(bot: Bot) -> None:
+    rows = [HELLO] * (MOST_MESSAGES + 1)
+    for path in ("messages", "prepare", "sync"):
+        told = bot.post(f"/v1/sessions/many/{path}", {"messages": rows, "config": CONFIG})
+        assert "20,000 messages" in told.problem(422, "invalid_request")["detail"]
+    bot.get("/v1/sessions/many").problem(404, "session_not_found")
+
+
+def test_a_system_text_that_grows_beyond_measure_is_refused(bot: Bot) -> None:
+    body = {"system": "{{a}}" * 10_000, "variables": {"a": "word " * 1_000}, "config": CONFIG}
+    for path in ("prepare", "estimate"):
+        told = bot.post(f"/v1/sessions/bomb/{path}", body).problem(422, "invalid_request")
+        assert "when filled" in told["detail"]
+    fine = body | {"system": "{{a}} {{ a }}"}
+    bot.post("/v1/sessions/bomb/estimate", fine).good()
