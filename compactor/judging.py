@@ -96,7 +96,7 @@ def request_key(request: Request, encoding: str) -> tuple[str, ...]:
     tools = "" if request.tools is None else json_text(request.tools)
     form = "" if request.response_format is None else json_text(request.response_format)
     opening = "" if not request.lead else json_text(list(request.opening))
-    variables = "" if request.variables is None else json_text(dict(request.variables))
+    variables = "" if request.variables is None else json_text(request.template.values)
     extra = "" if not request.extra else json_text(list(request.extra))
     return encoding, "" if request.system is None else f"={request.system}", tools, form, opening, variables, extra
 

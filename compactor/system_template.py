@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from compactor.exceptions import ConfigurationError, InvalidMessageError
+from compactor.exceptions import ConfigurationError
 from compactor.records import write_json
 from compactor.tokens import Encode, count_text, json_text
 
@@ -19,9 +19,9 @@ _MARK: Final = "\0"  # no prompt holds it; it stands where a value would, until 
 class SystemTemplate:
     """A system text and the values of its places; without values it stands as it is, braces and all.
 
-    A value is text, None (nothing known: a fixed sentence takes its place), or anything JSON can
-    write. Raises ConfigurationError when a value has no place, since it would silently be lost, and
-    when JSON does not know it, since the model would read the name of its type.
+    A value is text, None (nothing known: a fixed sentence takes its place), a pydantic model, or
+    anything JSON can write. Raises ConfigurationError when a value has no place, since it would
+    silently be lost, and when JSON does not know it, since the model would read the name of its type.
     """
 
     text: str
@@ -49,10 +49,13 @@ class SystemTemplate:
     @property
     def filled(self) -> str:
         """The text that is sent; places without a value in `variables` stay as they are."""
-        values = self.variables
-        if not values:
-            return self.text
-        return _PLACE.sub(lambda place: _shown(place[1], values) if place[1] in values else place[0], self.text)
+        values = self.values
+        return _PLACE.sub(lambda place: values.get(place[1], place[0]), self.text) if values else self.text
+
+    @property
+    def values(self) -> dict[str, str]:
+        """What stands in the places, by name."""
+        return {name: _shown(name, value) for name, value in (self.variables or {}).items()}
 
 
 def variable_tokens(template: SystemTemplate, encode: Encode) -> int:
@@ -63,11 +66,10 @@ def variable_tokens(template: SystemTemplate, encode: Encode) -> int:
     return max(0, count_text(template.filled, encode) - count_text(marked.replace(_MARK, ""), encode))
 
 
-def _shown(name: str, values: Mapping[str, Any]) -> str:
-    value = values[name]
-    if value is None or value == "":
-        return unavailable(name)
-    return value if isinstance(value, str) else json_text(value)
+def _shown(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value or unavailable(name)
+    return unavailable(name) if value is None else json_text(_plain(value))
 
 
 def unavailable(name: str) -> str:
@@ -78,9 +80,14 @@ def unavailable(name: str) -> str:
 
 def _check_sendable(name: str, value: Any) -> None:
     try:
-        if value is not None and not callable(getattr(value, "model_dump", None)):
-            write_json(value)
-    except InvalidMessageError:
+        write_json(_plain(value))
+    except Exception:  # noqa: BLE001 # why: what a foreign object raises may hold what it was asked for
         raise ConfigurationError(
             f"{name}: expected text, or data that JSON knows, found {type(value).__name__}; convert it first."
         ) from None
+
+
+def _plain(value: Any) -> Any:
+    """A pydantic model as data, defaults included: they are part of what it says."""
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if callable(dump) and not isinstance(value, type) else value

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from compactor.exceptions import ConfigurationError
 from compactor.judging import Request, count_fixed, request_key
@@ -56,7 +57,29 @@ def test_any_value_of_json_has_a_text(value: Any) -> None:
     assert filled("<{{x}}>", {"x": value}) == f"<{value if isinstance(value, str) else json_text(value)}>"
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", print, {"a": {object()}}, {(1, 2): 3}])
+class Topology(BaseModel):
+    name: str
+    routers: list[str] = ["R1"]
+
+
+class Broken:
+    def __init__(self, dumped: Any) -> None:
+        self.dumped = dumped
+
+    def model_dump(self, **_: Any) -> Any:
+        if isinstance(self.dumped, Exception):
+            raise self.dumped
+        return self.dumped
+
+
+def test_a_pydantic_model_is_sent_whole_defaults_included() -> None:
+    assert filled("<{{x}}>", {"x": Topology(name="lab")}) == '<{"name":"lab","routers":["R1"]}>'
+
+
+UNKNOWN = [object(), {1, 2}, b"bytes", print, {"a": {object()}}, {(1, 2): 3}, Topology, Broken({1}), Broken(OSError())]
+
+
+@pytest.mark.parametrize("value", UNKNOWN, ids=lambda value: type(value).__name__)
 def test_a_value_that_json_does_not_know_is_refused(value: Any) -> None:
     with pytest.raises(ConfigurationError, match="x: expected text, or data that JSON knows, found"):
         SystemTemplate("{{x}}", {"x": value})
