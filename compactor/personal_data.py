@@ -164,14 +164,16 @@ def _free(found: Iterable[tuple[int, int, str]], taken: Sequence[tuple[int, int,
 
 
 def _mails(text: str) -> Iterator[tuple[int, int, str]]:
+    last = 0
     at = text.find("@")
     while at >= 0:
-        local = _LOCAL_PART.search(text[max(0, at - 64) : at])
+        local = _LOCAL_PART.search(text[max(last, at - 64) : at])
         domain = _DOMAIN.match(text, at + 1)
         if local is not None and domain is not None:
             start = at - len(local[0])
-            is_escape = _ESCAPE.match(text, start - 1) is not None if start else False
-            yield start + is_escape, domain.end(), "EMAIL"
+            is_escape = start > last and _ESCAPE.match(text, start - 1) is not None
+            last = domain.end()
+            yield start + is_escape, last, "EMAIL"
         at = text.find("@", at + 1 if domain is None else domain.end())
 
 

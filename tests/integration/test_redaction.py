@@ -155,7 +155,7 @@ def test_a_model_that_fails_leaves_extracts_without_secrets(service: tuple[Setti
         texts = [f"model: fails;\npassword: hunter2-Zq{n}\nmail: mia{n}@example.org" for n in range(14)]
         outcome, replaced = compacted(memory, "redaction/fails", planted("mark-fails", texts))
         assert (outcome.by_model, outcome.by_extract) == (0, len(replaced))
-        assert "mia0@example.org" in replaced[0], "an extract never left, so values stay"
+        assert "[EMAIL_" not in "\n".join(replaced), "an extract never left, so values stay"
         audit = repr(memory.session("redaction/fails", SMALL).compactions())
     assert "hunter2" not in "\n".join([*replaced, worker.tail(10_000_000), audit])
 

@@ -74,6 +74,13 @@ def test_placeholders_that_stood_there_before_are_nobodys() -> None:
     assert personal.put_back("[EMAIL_3] [EMAIL_4] [EMAIL_5]") == "[EMAIL_3] a@b.co [EMAIL_5]"
 
 
+def test_addresses_without_a_space_between_them_are_two() -> None:
+    text = "mia@corp.example.cnmia.k+shop@corp.example.cn"
+    (shown,), personal = DATA.hide(text)
+    assert shown == "[EMAIL_1][EMAIL_2]"
+    assert personal.put_back(shown) == text
+
+
 def test_the_operators_patterns_go_first() -> None:
     data = PersonalData([r"EMP-\d{6}", r"Mia Kim"])
     (shown,), personal = data.hide("Mia Kim, EMP-004711, mia@example.org")
