@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from compactor.exceptions import CompactorError, StoreUnavailableError
 from compactor.http.authentication import Caller, unauthenticated
 from compactor.http.credentials import KeyRing
-from compactor.http.problems import Problem, internal_error, not_found, problem_of
+from compactor.http.problems import SOON, Problem, internal_error, not_found, problem_of
 from compactor.http.rates import Concurrency, LargeCalls, RateLimits
 from compactor.http.sessions import PAGES as LOOKED_AT
 from compactor.http.state import State
@@ -155,6 +155,8 @@ class Gate:
             await exchange.refuse(problem)
         except CompactorError as error:
             await exchange.refuse(problem_of(error))
+        except asyncio.CancelledError:  # a stop that waited long enough; a server would log it with its traceback
+            await exchange.refuse(_stopping())
         except ClientDisconnect:  # nobody is there to be answered
             await exchange.refuse(_gone())
         except Exception as error:  # noqa: BLE001 # why: whatever went wrong, the caller gets a problem and no traceback
@@ -223,6 +225,16 @@ def check_head(scope: Mapping[str, Any]) -> None:
         )
     if b"%2f" in scope.get("raw_path", b"").lower():  # it would be read as the end of a name
         raise not_found()
+
+
+def _stopping() -> Problem:
+    return Problem(
+        503,
+        "stopping",
+        "The service stops",
+        "The call may have been carried out. Repeat it, a push with the same Idempotency-Key.",
+        headers={"Retry-After": SOON, "Connection": "close"},
+    )
 
 
 def _gone() -> Problem:

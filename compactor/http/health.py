@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
@@ -29,8 +30,18 @@ async def healthz() -> Response:
 )
 async def readyz(using: Annotated[State, Depends(state)]) -> Response:
     """Redis answers within its timeout. The broker is not asked: without it a prepare answers all the same."""
+    asked = using.pinged
+    if asked is None or asked.done() or asked.get_loop() is not asyncio.get_running_loop():
+        asked = using.pinged = asyncio.create_task(_answers(using))
+    # However many ask, Redis is asked once at a time.
+    if not await asyncio.shield(asked):
+        return answer({"status": "unavailable"}, 503)
+    return answer({"status": "ok"})
+
+
+async def _answers(using: State) -> bool:
     try:
         await using.store.run(_PING)
     except StoreUnavailableError:
-        return answer({"status": "unavailable"}, 503)
-    return answer({"status": "ok"})
+        return False
+    return True

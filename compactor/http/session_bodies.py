@@ -10,6 +10,7 @@ import orjson
 from fastapi import Header, Path
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
+from compactor.json_values import is_array
 from compactor.model_config import LARGEST, ModelConfig
 
 LONGEST_WAIT: Final = 20.0  # seconds
@@ -62,7 +63,7 @@ ConfigId = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,100}$")]
 
 
 def _some(messages: Any) -> Any:
-    if isinstance(messages, list) and len(messages) > MOST_MESSAGES:
+    if is_array(messages) and len(messages) > MOST_MESSAGES:
         raise ValueError(f"expected at most {MOST_MESSAGES:,} messages at once")
     return messages
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -20,11 +21,12 @@ def _remembered() -> LRUCache[tuple[str, ...], ModelConfig]:
     return LRUCache(10_000)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class State:
     """Made once per app, closed with it; `store` runs commands that belong to no session.
 
-    `last_configs` are the stored configs as they were last read, for when Redis is away.
+    `last_configs` are the stored configs as they were last read, for when Redis is away; `pinged` is
+    the last question whether it is.
     """
 
     settings: Settings
@@ -32,6 +34,7 @@ class State:
     store: AsyncStore
     configs: ConfigFlows
     last_configs: LRUCache[tuple[str, ...], ModelConfig] = field(default_factory=_remembered)
+    pinged: asyncio.Task[bool] | None = None
 
     @classmethod
     def opened(cls, settings: Settings) -> State:

@@ -119,8 +119,8 @@ class Service:
 
 
 @contextmanager
-def serving(settings: Settings) -> Generator[Service]:
-    """Runs the service until the block ends."""
+def serving(settings: Settings, *, grace: int | None = None) -> Generator[Service]:
+    """Runs the service until the block ends; requests under way then have `grace` seconds, or as long as they take."""
     port = free_port()
     config = uvicorn.Config(
         create_app(settings),
@@ -131,6 +131,7 @@ def serving(settings: Settings) -> Generator[Service]:
         server_header=False,
         http="h11",
         ws="none",
+        timeout_graceful_shutdown=grace,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

@@ -120,3 +120,22 @@ def test_a_system_text_that_grows_beyond_measure_is_refused(bot: Bot) -> None:
         assert "when filled" in told["detail"]
     fine = body | {"system": "{{a}} {{ a }}"}
     bot.post("/v1/sessions/bomb/estimate", fine).good()
+
+
+async def at_once(port: int, head: str, count: int) -> list[int]:
+    """The statuses of a GET that so many send at the same time."""
+
+    async def status() -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET {head}\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        got = await reader.read()
+        writer.close()
+        return int(got.split(b" ", 2)[1])
+
+    return list(await asyncio.gather(*(status() for _ in range(count))))
+
+
+async def test_callers_without_a_key_take_few_connections_to_redis(service: Service) -> None:
+    wrong = f"Authorization: Bearer cptr_{'0' * 16}_{'A' * 43}"
+    assert set(await at_once(service.port, f"/v1/sessions/a HTTP/1.1\r\n{wrong}", 200)) == {401}
+    assert set(await at_once(service.port, "/readyz HTTP/1.1", 200)) == {200}

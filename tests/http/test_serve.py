@@ -11,12 +11,14 @@ import urllib.request
 import uuid
 from typing import Any
 
+import pytest
+
 from compactor import Compactor
 from compactor.embedded import EmbeddedServer, free_port
 from compactor.settings import read_settings
 from tests.acceptance.cli_process import Command, run
 from tests.acceptance.waiting import wait_until
-from tests.http.service import Bot, Service
+from tests.http.service import Bot, Service, serving
 
 WORDS = "private words 4711"
 
@@ -57,6 +59,49 @@ def test_a_stop_lets_requests_end(server: EmbeddedServer) -> None:
     assert bot.key is not None
     assert bot.key.split("_", 2)[2] not in ended.err
     assert "warning" not in ended.err.lower()
+
+
+def test_what_does_not_end_is_told_that_the_service_stops(
+    server: EmbeddedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = read_settings(redis_url=server.url, namespace=f"h{uuid.uuid4().hex[:12]}")
+    with socket.socket() as slow:
+        slow.settimeout(10)
+        with serving(settings, grace=1) as service:
+            slow.connect(("127.0.0.1", service.port))
+            lines = ("POST /v1/sessions/chat/sync HTTP/1.1", "Host: x", f"Authorization: Bearer {service.key('acme')}")
+            rest = ("Content-Type: application/json", "Content-Length: 500", "Expect: 100-continue", "", "")
+            slow.sendall("\r\n".join((*lines, *rest)).encode())
+            assert b" 100 " in slow.recv(65_536)
+        got = slow.recv(65_536)
+    assert b" 503 " in got[:20]
+    assert b'"code":"stopping"' in got
+    assert "Traceback" not in caplog.text
+    assert not [each for each in caplog.records if each.exc_info]
+
+
+def test_a_started_service_takes_no_long_heads_no_trailers_and_no_websockets(server: EmbeddedServer) -> None:
+    settings = read_settings(redis_url=server.url, namespace=f"h{uuid.uuid4().hex[:12]}")
+    env = {"REDIS_URL": server.url, "COMPACTOR_NAMESPACE": settings.namespace}
+    port = free_port()
+    with Compactor(settings=settings) as memory, Command("serve", "--port", str(port), env=env) as command:
+        key = Service(settings, port, memory).key("acme")
+        wait_until(lambda: is_up(port), what="the service")
+        trailer = f"0\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+        assert b" 401 " in first_answer(port, "Transfer-Encoding: chunked", trailer)
+        assert b" 401 " in first_answer(port, "Connection: Upgrade\r\nUpgrade: websocket")
+        assert b" 400 " in first_answer(port, "X: " + "y" * 200_000)
+        command.process.send_signal(signal.SIGTERM)
+        assert "private-name" not in command.end().err
+
+
+def first_answer(port: int, head: str, rest: bytes = b"") -> bytes:
+    """The beginning of what a request without a key is answered."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(
+            f"POST /v1/sessions/private-name/clear HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n".encode() + rest
+        )
+        return connection.recv(65_536)[:20]
 
 
 def memory_claim(memory: Compactor) -> str:
