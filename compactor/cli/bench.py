@@ -42,8 +42,13 @@ class Ratio:
     met: bool
 
 
-@app.command()
+bench_app = typer.Typer(help="Measures, side by side in one run.", invoke_without_command=True)
+app.add_typer(bench_app, name="bench")
+
+
+@bench_app.callback()
 def bench(
+    context: typer.Context,
     rounds: Annotated[int, typer.Option(min=5, help="Interleaved rounds of each pair.")] = 60,
     json: Json = False,
 ) -> None:
@@ -52,6 +57,8 @@ def bench(
     Absolute times on a shared machine prove nothing, so each pair is timed by turns in one run.
     Needs a server only: REDIS_URL, else an embedded one.
     """
+    if context.invoked_subcommand is not None:
+        return
     with server_only() as settings, Compactor(settings=settings) as memory:
         found = [*_estimates(memory, rounds), _push(memory, settings, rounds)]
     for ratio in found:
