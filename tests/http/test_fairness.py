@@ -52,9 +52,9 @@ def test_an_answer_that_nobody_reads_keeps_its_place(narrow: Service, tenant: st
     with ExitStack() as held:
         for _ in range(3):  # two are answered, and one waits for them
             held.enter_context(unread(bot, "/v1/sessions/long/originals"))
-        wait_until(lambda: bot.get("/v1/sessions/none").status == 429, what="no place")
+        wait_until(lambda: narrow.bot(tenant).get("/v1/sessions/none").status == 429, what="no place")
         narrow.bot("another").get("/v1/sessions/none").problem(404, "session_not_found")
-    wait_until(lambda: bot.get("/v1/sessions/none").status == 404, what="a place again")
+    wait_until(lambda: narrow.bot(tenant).get("/v1/sessions/none").status == 404, what="a place again")
     assert len(bot.get("/v1/sessions/long/originals").good()["messages"]) == 2
 
 
