@@ -26,7 +26,7 @@ _FILLED: Final = 0.6  # least share of cells that hold something
 _LEAST_KEYS: Final = 24  # characters of keys that a table must spare
 _NESTED: Final = 40  # characters; a shorter string is never read as JSON
 _BARE: Final = re.compile(r"""(?!-?[\d.]|true$|false$|null$|--$|\*$)[^\s,"\\@\[{][^,"\\\x00-\x1f\x7f]*(?<!\s)""")
-_PLAIN: Final = re.compile(r"""(?!--$|\*$)[^\s,"\\@][^,"\\\x00-\x1f\x7f]*(?<!\s)""")
+_PLAIN: Final = re.compile(r"""(?!--$|\*$)[^\s,"\\@\[{][^,"\\\x00-\x1f\x7f]*(?<!\s)""")
 _DATED: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:]+Z?)?|\d{1,2}:\d\d(?::\d\d)?(?:\+\d)?")
 _NAME: Final = re.compile(r"[^\W\d]\w*(?:[ /$#-]\w+)*")
 _SEPARATOR: Final = "--"
@@ -209,12 +209,7 @@ def _quoted(text: str) -> str:
 
 def _is_plain(value: Any) -> bool:
     """Whether a value is a text that can stand in a column of texts."""
-    return (
-        isinstance(value, str)
-        and not isinstance(value, _Number)
-        and _PLAIN.fullmatch(value) is not None
-        and (len(value) < _NESTED or value[:1] not in ("{", "["))
-    )
+    return isinstance(value, str) and not isinstance(value, _Number) and _PLAIN.fullmatch(value) is not None
 
 
 def _name(path: Path) -> str:

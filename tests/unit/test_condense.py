@@ -100,6 +100,7 @@ def tables(text: str) -> str:
 @example([{"a": 1}, {"a": 1}, {"a": 1}], {})
 @example({"x1": {"id": "x1", "n": 1}, "x2": {"id": "x2", "n": 2}, "007": {"id": "007", "n": 3}}, {})
 @example([[{"key": 1, "other": "x"}], [{"key": 2, "other": "x"}]], {})
+@example([{"title of it": "[PDF] a", "n": 1}, {"title of it": "007", "n": 2}, {"title of it": "{x", "n": 3}], {})
 @example([{"number": "0012", "longer name": None}, {"number": "0013", "longer name": None}], {})
 def test_json_can_be_read_back_from_its_tables(value: Any, spelling: dict[str, Any]) -> None:
     text = json.dumps(value, **spelling)
