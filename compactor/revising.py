@@ -322,9 +322,7 @@ def _forked_state(stored: Stored, end: int) -> dict[str, str | bytes | int | flo
         "bytes": sum(len(record.cut) + len(record.text) for record in records) + archived,
         "chain": chains[-1] if chains else b"",
     }
-    for name, value in stored.raw.items():
-        if name.startswith(("judged", "anchor")):
-            fields[name] = value
+    fields |= {name: value for name, value in stored.raw.items() if name.startswith(("judged", "anchor"))}
     for encoding in ENCODINGS:
         counts = [record.counted(encoding) for record in records]
         if None not in counts:
