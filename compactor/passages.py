@@ -25,6 +25,11 @@ ERROR: Final = re.compile(
     r"(?i)\b(?:error|exception|traceback|failed|failure|fatal|panic|denied|refused|not found|no such|timed? ?out)\b"
     r"|[a-z](?:Error|Exception)\b|错误|失败|异常|拒绝"
 )
+# One of them stands in whatever ERROR finds; looking for them is many times faster.
+_STEMS: Final = (
+    "error", "exception", "traceback", "fail", "fatal", "panic", "denied", "refused", "not found", "no such", "time",
+    "错误", "失败", "异常", "拒绝",
+)  # fmt: skip
 _ORDER: Final = re.compile(
     r"(?i)\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instructions?|prompts?|rules?|guidelines|directions)\b"
     r"|\b(?:you are now|from now on|new instructions?)\b"
@@ -217,7 +222,8 @@ def _is_order(text: str) -> bool:
 
 def _tells_of_failure(text: str) -> bool:
     """Whether a line tells of a failure; a line of code that deals with one does not."""
-    return ERROR.search(text) is not None and not _CODE_LINE.match(text)
+    low = text.lower()
+    return any(map(low.__contains__, _STEMS)) and ERROR.search(text) is not None and not _CODE_LINE.match(text)
 
 
 def _number(passage: Passage, number: str) -> None:
