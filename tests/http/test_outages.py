@@ -8,9 +8,10 @@ import pytest
 
 from compactor.embedded import EmbeddedServer
 from compactor.settings import read_settings
-from tests.http.routes import ALL, EACH, HELLO, Operation
+from tests.http.routes import ALL, HELLO, Operation
 from tests.http.service import CONFIG, Bot, Service, serving
 
+LEARNING = [each for each in ALL if each.path.endswith(("/usage", "/overflow"))]
 OWN = [HELLO, {"role": "assistant", "content": "Hello."}]
 
 
@@ -40,7 +41,14 @@ def test_a_bound_session_is_judged_by_what_was_known_last(gone: tuple[Service, B
     assert context["verdict"]["fit"] == "degraded"
 
 
-@pytest.mark.parametrize("operation", ALL, ids=EACH)
+@pytest.mark.parametrize("operation", LEARNING, ids=str)
+def test_what_a_provider_told_is_known_to_this_process_at_least(
+    gone: tuple[Service, Bot, str], operation: Operation
+) -> None:
+    assert gone[1].call(operation.method, operation.at(), operation.body).good() == {"learned": True}
+
+
+@pytest.mark.parametrize("operation", [each for each in ALL if each not in LEARNING], ids=str)
 def test_everything_else_says_when_to_come_back(gone: tuple[Service, Bot, str], operation: Operation) -> None:
     answer = gone[1].call(operation.method, operation.at(), operation.body)
     told = answer.problem(503, "store_unavailable")
