@@ -28,6 +28,7 @@ from compactor.exceptions import ConfigurationError, StoreUnavailableError
 from compactor.settings import Settings
 
 T = TypeVar("T")
+_CONNECTIONS: Final = 256
 SCRIPTS: Final = {
     path.name.removesuffix(".lua"): path.read_text(encoding="utf-8")
     for path in files("compactor.lua").iterdir()
@@ -71,6 +72,9 @@ def _options(settings: Settings) -> dict[str, Any]:
     return {
         "socket_connect_timeout": settings.connect_timeout,
         "socket_timeout": settings.read_timeout,
+        # Whoever finds all connections in use waits for one instead of failing at once.
+        "max_connections": _CONNECTIONS,
+        "timeout": settings.read_timeout,
         "decode_responses": False,
         "health_check_interval": 0,
         "client_name": "compactor",
@@ -122,11 +126,12 @@ class Store:
 
     def __init__(self, settings: Settings) -> None:
         try:
-            self.client: Any = _BLOCKING.from_url(
+            pool = redis.BlockingConnectionPool.from_url(
                 settings.redis_url.get_secret_value(),
                 retry=Retry(ExponentialBackoff(0.2, 0.02), 1),
                 **_options(settings),
             )
+            self.client: Any = _BLOCKING.from_pool(pool)
             check_url(self.client)
         except (ValueError, TypeError):
             raise _wrong_url() from None
@@ -174,11 +179,12 @@ class AsyncStore:
 
     def _connect(self) -> Any:
         try:
-            client = _ASYNC.from_url(
+            pool = redis.asyncio.BlockingConnectionPool.from_url(
                 self._settings.redis_url.get_secret_value(),
                 retry=AsyncRetry(ExponentialBackoff(0.2, 0.02), 1),
                 **_options(self._settings),
             )
+            client = _ASYNC.from_pool(pool)
             check_url(client)
         except (ValueError, TypeError):
             raise _wrong_url() from None

@@ -91,7 +91,7 @@ def _vocabularies() -> Iterator[Finding]:
         for name in ENCODINGS:
             vocabulary(name)
     except CompactorError as error:
-        yield Finding("vocabulary", Level.FAILED, str(error), "pip install --force-reinstall compactor")
+        yield Finding("vocabulary", Level.FAILED, str(error), "install it again from where it came")
     else:
         yield Finding("vocabulary", Level.OK, f"{' and '.join(ENCODINGS)} ship with the package and are undamaged")
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from compactor.cli.app import app
-from compactor.cli.console import Json, print_json, printable, stdout
+from compactor.cli.console import Json, print_json, printable, stderr, stdout
 from compactor.client import Compactor
 from compactor.commands.api_keys import ApiKey, is_id, issue, new_key, read_keys, revoke
 from compactor.effects import run
@@ -42,8 +42,8 @@ def create(
     if json:
         print_json({"key": key, **_row(stored, now)})
         return
-    stdout.print(Text(key))
-    stdout.print(Text(f"for tenant {tenant}; it is shown this once. compactor keys revoke {stored.id} ends it."))
+    stdout.print(Text(key), soft_wrap=True)
+    stderr.print(Text(f"for tenant {tenant}; it is shown this once. compactor keys revoke {stored.id} ends it."))
 
 
 @keys.command("list")
@@ -61,10 +61,11 @@ def list_keys(
             print_json(_row(each, now))
         return
     if chosen:
-        table = Table("id", "tenant", "user", "name", "made", "state", box=None, pad_edge=False, header_style="bold")
+        columns = ("id", "tenant", "user", "name", "made", "expires", "state")
+        table = Table(*columns, box=None, pad_edge=False, header_style="bold")
         for each in chosen:
-            made = datetime.fromtimestamp(each.created, UTC).strftime("%Y-%m-%d")
-            cells = (each.id, each.tenant, each.user or "", each.name, made, each.state(now))
+            expires = "never" if each.expires is None else _day(each.expires)
+            cells = (each.id, each.tenant, each.user or "", each.name, _day(each.created), expires, each.state(now))
             table.add_row(*(Text(printable(cell)) for cell in cells))
         stdout.print(table)
     stdout.print(Text(f"{len(chosen)} keys" if chosen else "no keys; compactor keys create TENANT makes one"))
@@ -85,6 +86,10 @@ def revoke_key(
         print_json({"id": key_id, "state": "revoked"})
         return
     stdout.print(Text(f"{key_id} is revoked; running services refuse it within 5 seconds"))
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")
 
 
 def _row(key: ApiKey, now: float) -> dict[str, Any]:

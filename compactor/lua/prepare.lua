@@ -63,7 +63,11 @@ local function set(name, value)
   changes[#changes + 1] = value
 end
 if judges then
-  set('judged', ARGV[7]); set('judged_encoding', encoding); set('judged_threshold', string.format('%d', math.max(1, math.ceil((threshold - offset_tokens) / slope)))); set('judged_fixed', ARGV[9])
+  local least = math.max(1, math.ceil((threshold - offset_tokens) / slope)) -- the smallest count expected to reach it
+  while math.floor(offset_tokens + slope * least) < threshold do least = least + 1 end
+  while least > 1 and math.floor(offset_tokens + slope * (least - 1)) >= threshold do least = least - 1 end
+  set('judged', ARGV[7]); set('judged_encoding', encoding); set('judged_fixed', ARGV[9])
+  set('judged_threshold', string.format('%d', least))
 end
 if claim == 'queued' and (owner == ARGV[1] or string.find(ARGV[12], owner, 1, true)) then
   claimed = 1

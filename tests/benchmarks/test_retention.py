@@ -26,7 +26,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], float, float, float]] = {
     "loops": (("tau2_gptoss_loops",), 0.20, 80, 50),
     "loops, more": (("tau2_gptoss_loops",), 0.30, 88, 72),
     "coding": (("openhands_claude35_swe", "miniswe_deepseek"), 0.20, 93, 60),
-    "files and shell": (("openhands_claude35_swe",), 0.20, 90, 60),
+    "files and shell": (("openhands_claude35_swe",), 0.20, 93, 60),
     "shell": (("miniswe_deepseek",), 0.20, 93, 60),
     "installing": (("claudecode_cua",), 0.22, 80, 58),
     "everyday tools": (("livemcp_claude4",), 0.20, 85, 45),

@@ -160,15 +160,22 @@ def test_d14_thoughts_are_no_summary(cases: dict[str, Case], fault: str) -> None
     assert not any("think" in text for text in cases[fault].replaced())
 
 
+def said_by_the_model(case: Case) -> list[str]:
+    """The summaries without the values of the result itself that were put behind them."""
+    bodies = case.bodies()
+    assert not any(mark in body for body in bodies for mark in ("```", "think", "Here is"))
+    return ["\n".join(body.splitlines()[: len(GOOD.splitlines())]) for body in bodies]
+
+
 def test_d14_closed_thoughts_before_a_summary_are_taken_off(cases: dict[str, Case]) -> None:
     case = cases["thought-closed"]
-    assert case.bodies() == [GOOD] * case.outcome.by_model
+    assert said_by_the_model(case) == [GOOD] * case.outcome.by_model
     assert case.outcome.by_model > 0
 
 
 def test_d15_fences_and_preambles_are_taken_off(cases: dict[str, Case]) -> None:
     case = cases["fenced"]
-    assert case.bodies() == [GOOD] * case.outcome.by_model
+    assert said_by_the_model(case) == [GOOD] * case.outcome.by_model
     assert case.outcome.by_model > 0
 
 

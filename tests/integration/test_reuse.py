@@ -200,4 +200,4 @@ def test_answers_that_could_not_be_saved_are_saved_as_soon_as_the_server_is_back
         worker.work(NAME)
     assert not raw.exists(keys_of(settings, NAME).summaries)
     back.set()
-    wait_until(lambda: raw.hlen(keys_of(settings, NAME).summaries) == len(asked.requests) , what="all answers")
+    wait_until(lambda: raw.hlen(keys_of(settings, NAME).summaries) == len(asked.requests), what="all answers")

@@ -125,9 +125,9 @@ SAMPLES: dict[str, tuple[int, float, float, float]] = {
     # sessions, share of the tokens, and least values and labelled values kept in percent
     "taubench_airline_gpt4o": (40, 0.2, 80, 50),
     "tau2_gpt41": (30, 0.2, 80, 50),
-    "tau2_gpt5_parallel": (12, 0.2, 75, 50),
+    "tau2_gpt5_parallel": (30, 0.2, 80, 50),
     "msagent_finance_zh": (4, 0.22, 95, 80),
-    "livemcp_claude4": (20, 0.2, 85, 42),
+    "livemcp_claude4": (50, 0.2, 85, 45),
 }
 
 
