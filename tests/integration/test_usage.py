@@ -362,3 +362,13 @@ def test_the_script_judges_as_the_correction_does(
     assert answer.claimed is (line.expected(count) >= line.lowered(budget).threshold)
     assert (count >= kept_threshold) is answer.claimed
     assert read_anchor(answer.anchor) == anchor
+
+
+@pytest.mark.parametrize("count", [10_500, 10_660, 20_340])
+def test_a_push_and_a_send_judge_a_count_alike_where_the_inverse_is_not_exact(
+    server: EmbeddedServer, judged: tuple[Settings, int], count: int
+) -> None:
+    line = Correction(slope=1.15)
+    assert line.expected(line.within(line.expected(count)) + 1) > line.expected(count)
+    test: Any = test_the_script_judges_as_the_correction_does
+    test.hypothesis.inner_test(server, judged, "", 1.15, count - judged[1], 0, True)
