@@ -37,6 +37,8 @@ SCRIPTS: Final = {
 # redis-py's own types leave these two partially unknown.
 _BLOCKING: Final[Any] = redis.Redis
 _ASYNC: Final[Any] = redis.asyncio.Redis
+_POOL: Final[Any] = redis.BlockingConnectionPool
+_ASYNC_POOL: Final[Any] = redis.asyncio.BlockingConnectionPool
 _SHA1: Final = {name: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for name, text in SCRIPTS.items()}
 
 
@@ -126,7 +128,7 @@ class Store:
 
     def __init__(self, settings: Settings) -> None:
         try:
-            pool = redis.BlockingConnectionPool.from_url(
+            pool = _POOL.from_url(
                 settings.redis_url.get_secret_value(),
                 retry=Retry(ExponentialBackoff(0.2, 0.02), 1),
                 **_options(settings),
@@ -179,7 +181,7 @@ class AsyncStore:
 
     def _connect(self) -> Any:
         try:
-            pool = redis.asyncio.BlockingConnectionPool.from_url(
+            pool = _ASYNC_POOL.from_url(
                 self._settings.redis_url.get_secret_value(),
                 retry=AsyncRetry(ExponentialBackoff(0.2, 0.02), 1),
                 **_options(self._settings),
