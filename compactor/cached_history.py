@@ -68,7 +68,8 @@ class Unconfirmed(Protocol):
 
 
 EMPTY: Final = CachedHistory(0, 0, ())
-UNSAVED: Final = "unsaved list"  # in the place of an encoding: a list that could not be stored
+# In the place of an encoding: lists of a session that could not be stored.
+UNSAVED: Final = tuple(f"unsaved list {slot}" for slot in range(8))
 
 
 def updated(held: CachedHistory, answer: Prepared, encoding: str, encode: Encode) -> CachedHistory:

@@ -59,19 +59,28 @@ def expand(live: Sequence[Message], rows: Sequence[Encoded]) -> list[Region]:
     finder = _Finder(live, rows)
     found: list[Region] = []
     before, end = 0, 0  # stored messages that the rows up to `end` stand for
-    first, stop, tries = 0, 0, 0  # the rows of one step: a call and the results behind it
-    for suspect in suspects:
-        if suspect >= stop:
-            (first, stop), tries = finder.around(suspect), 0
-        if first < end or tries == _TRIES:
-            continue
+    for first, stop, ours in _steps(finder, suspects):
         before += finder.known(end, first)
-        end, tries = first, tries + 1
-        region = finder.region(suspect, first, stop, before)
+        end = first
+        region = next(filter(None, (finder.region(row, first, stop, before) for row in ours[:_TRIES])), None)
         if region is not None:
             found.append(region)
             before, end = before + len(region.places), region.end
     return found
+
+
+def _steps(finder: _Finder, suspects: Sequence[int]) -> Iterator[tuple[int, int, list[int]]]:
+    """The rows of each step, from a call to behind its results, and the suspects among them.
+
+    The sentence over a gap comes first: beside it, notes on single results name the carrier alone.
+    """
+    start = 0
+    while start < len(suspects):
+        first, stop = finder.around(suspects[start])
+        behind = bisect_left(suspects, stop, lo=start)
+        ours = suspects[start:behind]
+        yield first, stop, sorted(ours, key=lambda row: _left_out(text_of(finder.rows[row].value)) is not None)
+        start = behind
 
 
 class _Finder:

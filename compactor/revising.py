@@ -247,7 +247,7 @@ class Revising:
         return (yield from self._end("erase"))
 
     def _end(self, ending: Ending) -> Flow[Erased]:
-        for held in (*ENCODINGS, UNSAVED):
+        for held in (*ENCODINGS, *UNSAVED):
             self._reader.around.histories.drop((self._reader.session, held))
         ended = yield from self._repeatable(ending.encode(), operation_id(None), partial(self._ended, ending))
         self._reader.around.unconfirmed.forget(self._reader.session)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Final
 
 from compactor.cached_history import EMPTY, UNSAVED, CachedHistory
@@ -109,7 +110,7 @@ class Syncing:
         else:
             unsaved = CONTENDED
         messages = yield from self.messages(seen.history, found, encode)
-        self._remember(messages if unsaved else ())
+        self._remember(messages if unsaved else (), seen.history)
         return Placed(messages, seen, unsaved, problems, found.closed, refusal if unsaved == TENANT_FULL else None)
 
     def unplaced(self, listed: Listed, encode: Encode) -> Flow[tuple[Message, ...]]:
@@ -117,24 +118,45 @@ class Syncing:
         held = self._reader.around.histories.get(self._reader.cache_key) or EMPTY
         found = yield from self._matched(held, self._completed(listed).rows)
         messages = yield from self.messages(held, found, encode)
-        self._remember(messages)
+        self._remember(messages, held)
         return messages
 
-    def _remember(self, unsaved: tuple[Message, ...]) -> None:
-        """Keeps a list that could not be stored: its view may hide messages that exist nowhere else by then."""
-        key = (self._reader.session, UNSAVED)
+    def _unsaved(self) -> list[CachedHistory]:
+        """The lists that could not be stored, the oldest first."""
+        histories, session = self._reader.around.histories, self._reader.session
+        return [kept for slot in UNSAVED if (kept := histories.get((session, slot))) is not None]
+
+    def _remember(self, unsaved: tuple[Message, ...], stored: CachedHistory) -> None:
+        """Keeps lists that could not be stored: their views may hide messages that exist nowhere else by then.
+
+        One is forgotten when all of it is stored, or stands in a newer one: a bot may send an older
+        list of its own in between, and then go on with the view.
+        """
+        before = self._unsaved()
+        if not before and not unsaved:
+            return
+        names = {message.own for message in (*stored.messages, *unsaved)}
+        kept = [each for each in before if not names.issuperset(message.own for message in each.messages)]
         if unsaved:
             size = sum(len(json_text(message.value)) for message in unsaved)
-            self._reader.around.histories.put(key, CachedHistory(0, 0, unsaved, size=size))
-        else:
-            self._reader.around.histories.drop(key)
+            kept.append(CachedHistory(0, 0, unsaved, size=size))
+        newest = kept[-len(UNSAVED) :]
+        for slot, each in zip_longest(UNSAVED, newest):
+            key = (self._reader.session, slot)
+            if each is None:
+                self._reader.around.histories.drop(key)
+            else:
+                self._reader.around.histories.put(key, each)
 
     def _completed(self, listed: Listed) -> Listed:
-        """The list with what a view of an unsaved one had left out."""
-        unsaved = self._reader.around.histories.get((self._reader.session, UNSAVED))
-        if unsaved is None:
-            return listed
-        return Listed(listed.lead, tuple(expanded(unsaved.messages, listed.rows)))
+        """The list with what a view of an unsaved one had left out; an older one may explain a part of the view."""
+        given = {id(row) for row in listed.rows}
+        rows = max(
+            (expanded(kept.messages, listed.rows) for kept in reversed(self._unsaved())),
+            key=lambda rows: sum(id(row) not in given for row in rows),
+            default=listed.rows,
+        )
+        return Listed(listed.lead, tuple(rows))
 
     def _matched(self, held: CachedHistory, rows: Sequence[Encoded]) -> Flow[Match]:
         heavy = len(rows) > MANY

@@ -86,6 +86,51 @@ def test_a_bot_that_goes_on_through_an_outage_loses_nothing(far: Client, proxy: 
     assert session.status().archived == 0
 
 
+def wide(first: int, steps: int) -> list[dict[str, Any]]:
+    """Steps with two calls each, and results that do not fit together; of a step the last one is the largest."""
+    talk: list[dict[str, Any]] = []
+    for number in range(first, first + steps):
+        ids = (f"w{number}a", f"w{number}b")
+        calls = [{"id": name, "type": "function", "function": {"name": "grep", "arguments": "{}"}} for name in ids]
+        talk.append({"role": "assistant", "content": None, "tool_calls": calls})
+        talk += [
+            {"role": "tool", "tool_call_id": name, "content": f"{name} " + "found it here. " * times}
+            for name, times in zip(ids, (180, 220), strict=True)
+        ]
+    return talk
+
+
+def test_a_view_whose_gap_begins_at_parallel_calls_hides_nothing_that_is_lost(far: Client, proxy: LossyProxy) -> None:
+    session = far.session("degraded/parallel", SMALL)
+    said = [user("Find them."), *wide(0, 8)]
+    proxy.refuse()
+    back = list(session.prepare(said).messages)
+    assert len(back) < len(said), "a view"
+    for number in range(8, 11):  # a view of a view, and so on
+        new = [assistant(f"Done {number}."), user("More."), *wide(number, 1)]
+        said, back = [*said, *new], list(session.prepare([*back, *new]).messages)
+    proxy.heal()
+    session.prepare([*back, assistant("Done.")])
+    assert session.originals() == [*said, assistant("Done.")]
+
+
+@pytest.mark.parametrize("way", ["stale", "headless", "stored in between"])
+def test_a_list_of_its_own_between_two_views_costs_nothing_of_what_they_hide(
+    far: Client, proxy: LossyProxy, way: str
+) -> None:
+    session = far.session("degraded/between", SMALL)
+    said = [user("Find them."), *wide(0, 8), assistant("Done."), user("And now?")]
+    proxy.refuse()
+    back = list(session.prepare(said).messages)
+    assert len(back) < len(said), "a view"
+    if way == "stored in between":
+        proxy.heal()
+    session.prepare(said[-2:] if way == "headless" else said[:7])
+    proxy.heal()
+    session.prepare([*back, assistant("Still there.")])
+    assert session.originals() == [*said, assistant("Still there.")]
+
+
 def test_nothing_is_stored_twice_when_replies_are_lost_at_the_edge_of_an_outage(far: Client, proxy: LossyProxy) -> None:
     session = far.session("degraded/edge", ROOMY)
     session.prepare(TALK[:1])
