@@ -117,11 +117,14 @@ class _Matcher:
     soft: int = -1
     walked: int = 0
     owns: frozenset[bytes] = frozenset()
+    is_older: bool = False
 
     def __post_init__(self) -> None:
         self.owns = frozenset(self.history[index].own for index in self.live)
         users = [k for k, index in enumerate(self.live) if self.history[index].value.get("role") == "user"]
         self.soft = users[-1] if users and self.history[self.live[users[-1]]].soft else -1
+        # Behind the latest question in other words no question of before can stand.
+        self.is_older = any(row.value.get("role") == "user" and row.own in self.owns for row in self.items[1:])
 
     def same(self, i: int, k: int) -> bool:
         """Whether item i is the live message k."""
@@ -146,7 +149,8 @@ class _Matcher:
         row = self.items[i]
         if k != self.soft or self.known[i] is not None or row.value.get("role") != "user":
             return False
-        if not (i == 0 or (k > 0 and self.same(i - 1, k - 1))) or row.own in self.owns:
+        follows = not self.is_older if i == 0 else k > 0 and self.same(i - 1, k - 1)
+        if not follows or row.own in self.owns:
             return False
         if not similar(text_of(self.history[self.live[k]].value), text_of(row.value)):
             return False

@@ -345,3 +345,19 @@ def test_call_ids_that_are_used_again_are_told_apart_by_place(memory: Client, wo
     shown = session.prepare(talk).messages
     assert session.prepare([*shown, user("And?")]).messages == [*shown, user("And?")]
     assert session.originals() == [*talk, user("And?")]
+
+
+@pytest.mark.parametrize("between", ["nothing", "an older list", "a shorter head"])
+def test_after_a_list_without_its_head_the_whole_one_is_stored_once_and_in_order(memory: Client, between: str) -> None:
+    session = memory.session("lists/head", ROOMY)
+    said = [part for turn in range(4) for part in (user(f"[{turn}] What happened to these jobs?"), *step(turn))]
+    second, third = (at for at, message in enumerate(said[:-4]) if message["role"] == "user" and at)
+    session.prepare(said[:2])
+    session.prepare(said[second : third + 1])  # ends with a question that is much like the first
+    if between == "an older list":
+        session.prepare(said[: second + 1])
+    elif between == "a shorter head":
+        session.prepare(said[third : third + 2])
+    session.prepare(said)
+    assert session.originals() == said
+    assert session.prepare(said).messages == said

