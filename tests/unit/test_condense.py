@@ -95,7 +95,7 @@ def tables(text: str) -> str:
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=400)
 @given(grown(values), spellings)
 @example([{"a": 1}, {"a": 1}, {"a": 1}], {})
 @example({"x1": {"id": "x1", "n": 1}, "x2": {"id": "x2", "n": 2}, "007": {"id": "007", "n": 3}}, {})
@@ -141,7 +141,7 @@ def bodies(draw: st.DrawFn) -> str:
     return "\n".join(line for run in runs for line in run)
 
 
-@settings(max_examples=60)
+@settings(max_examples=400)
 @given(bodies())
 @example("same\n" * 5)
 @example("\n".join(f"{n}" for n in range(95, 130)))

@@ -119,7 +119,7 @@ def run(size: Size, folder: Path, *, quiet: bool) -> tuple[dict[str, Any], Count
             "kinds": len(hits),
             "without_effect": dict(injector.missed),
             **_figures(audited, made, records),
-            **_billed(injector, records, audited, model, made.settings.claim_lease, made.in_flight),
+            **_billed(injector, records, audited, model, made),
             "stuck": len(stuck),
             "crashed": crashed + injector.crashed,
             "unfinished": "" if finished else f"the time was over after {len(injector.hits)} faults",
@@ -210,13 +210,14 @@ def _figures(audited: Audited, made: Stage, records: Sequence[Record]) -> dict[s
 
 
 def _billed(
-    injector: Injector, records: Sequence[Record], audited: Audited, model: ChaosModel, lease: float, in_flight: int
+    injector: Injector, records: Sequence[Record], audited: Audited, model: ChaosModel, made: Stage
 ) -> Mapping[str, Any]:
-    account = bill(model.calls, injector.hits, records, audited.runs, lease=lease)
+    account = bill(model.calls, injector.hits, records, audited.runs, lease=made.settings.claim_lease)
     return {
         "double-billed": account.twice,
         "at_risk": account.at_risk,
-        "in_flight": in_flight,
+        "in_flight": made.in_flight,
+        "unsaved": made.unsaved,
         "unexplained": account.unexplained,
         "model_calls": account.calls,
         "model_failures": account.failed,

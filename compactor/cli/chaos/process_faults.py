@@ -31,12 +31,13 @@ def worker_killed_in_call(stage: Stage, random: Random) -> Slots | None:
 
 
 def _kill(stage: Stage, slot: int, child: Child) -> Slots:
-    """Counts the calls that were in flight: those whose answer, if there was one, had not reached Redis."""
+    """Counts the calls that the model was answering, and all whose answer had not reached Redis."""
+    stage.in_flight += stage.models[slot].in_flight
     child.kill()
     since = time.time() - stage.settings.claim_lease
     calls = [call for call in stage.model.calls if call.slot == slot and call.answered and call.began > since]
     stored = _stored(stage) if calls else ""
-    stage.in_flight += sum(call.value not in stored for call in calls)
+    stage.unsaved += sum(call.value not in stored for call in calls)
     return (slot,)
 
 
