@@ -16,6 +16,7 @@ from typing import Any, Final
 import orjson
 
 from compactor.json_values import is_array, is_object
+from compactor.orders import STEMS, is_order, order_stems
 from compactor.tokens import json_text
 from compactor.worth import CHUNK, Sort, values_of, values_of_word
 
@@ -30,21 +31,6 @@ _STEMS: Final = (
     "error", "exception", "traceback", "fail", "fatal", "panic", "denied", "refused", "not found", "no such", "time",
     "错误", "失败", "异常", "拒绝",
 )  # fmt: skip
-_ORDER: Final = re.compile(
-    r"(?i)\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instructions?|prompts?|rules?|guidelines|directions)\b"
-    r"|\b(?:you are now|from now on|new instructions?)\b"
-    r"|\bsystem (?:prompt|message|override)\b"
-    r"|\b(?:do not|don't|never) (?:tell|inform|mention|reveal)\b"
-    r"|\b(?:assistant|ai|agent|llm|model)s?\s*(?::|,? (?:must|should|please))"
-    r"|\bplease (?:call|run|send|transfer|delete|execute|reply|respond)\b|\b(?:as|to) the (?:assistant|ai)\b"
-    r"|</?(?:system|instructions?|admin)\b|\[/?INST\]|<\|im_(?:start|end)\|>|^\W*(?:system|developer|user)\s*:"
-    r"|(?:忽略|无视|忘记).{0,12}(?:指令|指示|提示|规则)|从现在起|系统(?:提示|消息|指令)"
-)
-# What a message of failure may say as well.
-_DUTY: Final = re.compile(
-    r"(?i)\byou (?:must|should|have to|need to)\b|(?:你|您)(?:现在|必须|应该|需要)"
-    r"|请(?:立即|马上|调用|执行|发送|删除|转账)"
-)
 _PIECE: Final = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|[^\s\w]{1,3}|_|[^\x00-\x7f]")
 _LABEL: Final = re.compile(r"[A-Za-z\u4e00-\u9fff]{2,}[\"']?[^\w]{0,4}$")
 _CODE_KEY: Final = re.compile(r"\S*\d{3,}\S*")
@@ -99,7 +85,7 @@ def read(text: str) -> Read:
         with suppress(RecursionError):  # nested about as deep as Python goes: its own lines serve
             return Read(list(_of_json(value)), 0, True)
     rows = _rows(text)
-    return Read(list(_of_rows(rows, may_order=bool(_ORDER.search(text) or _DUTY.search(text)))), len(rows))
+    return Read(list(_of_rows(rows, stems=order_stems("\n".join(rows)))), len(rows))
 
 
 def cost_of(text: str) -> int:
@@ -125,10 +111,10 @@ def _of_json(value: Any) -> Iterator[Passage]:
         group = groups.setdefault(path, len(groups))
         if len(shown) > MAX_LINE:
             rows = _rows(leaf if isinstance(leaf, str) else shown)
-            for inner in _of_rows(rows, may_order=True):
+            for inner in _of_rows(rows, stems=STEMS):
                 inner.place, inner.group, inner.head, inner.key, inner.is_part = place, group, head, key, True
                 yield inner
-        elif not _is_order(shown):
+        elif not is_order(shown, excused=ERROR):
             yield _leaf(place, group, head, key, shown, is_word=not isinstance(leaf, bool))
 
 
@@ -177,12 +163,12 @@ def _rows(text: str) -> list[str]:
     return [shown for row in text.splitlines() if (shown := row.strip())]
 
 
-def _of_rows(rows: Sequence[str], *, may_order: bool) -> Iterator[Passage]:
+def _of_rows(rows: Sequence[str], *, stems: Sequence[str]) -> Iterator[Passage]:
     numbered = sum(1 for row in rows if _NUMBERED.match(row)) > _NUMBERED_SHARE * len(rows)
     seen: dict[str, Passage] = {}
     last = len(rows) - 1
     for order, row in enumerate(rows):
-        if MAX_LINES <= order < last or (may_order and _is_order(row)):
+        if MAX_LINES <= order < last or (stems and is_order(row, stems, excused=ERROR)):
             continue
         match = _NUMBERED.match(row) if numbered else None
         number, text = (match[1], row[match.end() :]) if match else ("", row)
@@ -213,11 +199,6 @@ def _of_row(text: str, order: int, *, is_edge: bool, seen: dict[str, Passage]) -
         shown = _clipped(text, MAX_LINE)
         found = [Passage(order << 20, order, shown, cost_of(shown) + 1, {}, _PLAIN)]
     yield from found
-
-
-def _is_order(text: str) -> bool:
-    """Whether a line speaks to whoever reads it."""
-    return _ORDER.search(text) is not None or (_DUTY.search(text) is not None and not ERROR.search(text))
 
 
 def _tells_of_failure(text: str) -> bool:
