@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from compactor.checkpoints import Checkpoint
@@ -13,6 +13,7 @@ from compactor.judging import Request
 from compactor.model_config import ModelConfig
 from compactor.models import Erased, Outcome, Receipt, Status, Verdict, session_id
 from compactor.pushing import LimitResult
+from compactor.recall_tool import NAME, RecallTool, check_tokens, schema
 from compactor.send_log import log_send
 from compactor.sending import WaitFor
 from compactor.session import SessionFlows
@@ -112,6 +113,17 @@ class AsyncSession:
     async def recall(self, recall_id: str) -> Any:
         """As `Session.recall`."""
         return await self._memory.drive(self._flows.recall(recall_id))
+
+    def recall_tool(
+        self, name: str = NAME, max_tokens: int | None = None
+    ) -> RecallTool[Callable[[Any], Awaitable[str]]]:
+        """As `Session.recall_tool`, not awaited; its handler is."""
+        most = check_tokens(max_tokens, self._config.limit)
+
+        async def handler(arguments: Any) -> str:
+            return await self._memory.drive(self._flows.recall_for_model(arguments, most))
+
+        return RecallTool(schema(name), handler)
 
     async def originals(self) -> list[Any]:
         """As `Session.originals`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from compactor.checkpoints import Checkpoint
@@ -13,6 +13,7 @@ from compactor.judging import Request
 from compactor.model_config import ModelConfig
 from compactor.models import Erased, Outcome, Receipt, Status, Verdict, session_id
 from compactor.pushing import LimitResult
+from compactor.recall_tool import NAME, RecallTool, check_tokens, schema
 from compactor.send_log import log_send
 from compactor.sending import WaitFor
 from compactor.session import SessionFlows
@@ -139,6 +140,20 @@ class Session:
     def recall(self, recall_id: str) -> Any:
         """The original message behind a recall id such as `m12`. Raises SessionNotFoundError, RecallExpiredError."""
         return self._memory.drive(self._flows.recall(recall_id))
+
+    def recall_tool(self, name: str = NAME, max_tokens: int | None = None) -> RecallTool[Callable[[Any], str]]:
+        """A tool for the bot's own model: `.schema` for its `tools`, `.handler(arguments)` for its calls.
+
+        The handler answers text for the tool message, at most `max_tokens` (by default 2,000, or a sixteenth of a
+        smaller window), from this session alone. Raises ConfigurationError here; the handler never
+        raises for what a model sends, nor when Redis is away.
+        """
+        most = check_tokens(max_tokens, self._config.limit)
+
+        def handler(arguments: Any) -> str:
+            return self._memory.drive(self._flows.recall_for_model(arguments, most))
+
+        return RecallTool(schema(name), handler)
 
     def originals(self) -> list[Any]:
         """The live conversation exactly as it was pushed."""

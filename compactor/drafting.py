@@ -241,15 +241,21 @@ class _Writer:
 
     def pointer(self, item: Item) -> Replacement | None:
         words = wording_for(text_of(item.message.value))
-        newer = item.superseded_by if item.repeat_of is None else item.repeat_of
-        assert newer is not None
-        text = (words.superseded if item.repeat_of is None else words.repeat).format(
+        sentence, other = (
+            (words.recalled, item.recall_of)
+            if item.recall_of is not None
+            else (words.repeat, item.repeat_of)
+            if item.repeat_of is not None
+            else (words.superseded, item.superseded_by)
+        )
+        assert other is not None
+        text = sentence.format(
             tool=tool_name(item.call.name),
             before=item.message.tokens,
-            other=recall_id(newer),
+            other=recall_id(other),
             id=recall_id(item.message.position),
         )
-        failure = failure_line(self.request(item).text) if item.repeat_of is None else ""
+        failure = failure_line(self.request(item).text) if item.superseded_by is not None else ""
         return self._checked(item, f"{text}\n{failure}" if failure else text, Kind.POINTER)
 
     def condensed(self, item: Item) -> Replacement | None:

@@ -19,6 +19,7 @@ from compactor.failures import tells_of_failure
 from compactor.formats.openai import Call, media_of, text_of
 from compactor.history import History, read_history
 from compactor.models import Code, Message
+from compactor.recall_tool import recalled_from
 
 LARGE: Final = 400  # tokens; 6-27 % of results hold 24-76 % of tool tokens above it
 MEDIUM: Final = 200  # tokens; smaller results are never summarised
@@ -46,7 +47,7 @@ class Item:
     """One planned replacement: a pointer to a newer result, a condensed text, or else a summary.
 
     `repeat_of` is the position of the same answer to the same call, `superseded_by` that of another
-    answer to it.
+    answer to it, `recall_of` that of the original which the result shows again.
     """
 
     index: int
@@ -54,11 +55,12 @@ class Item:
     call: Call
     repeat_of: int | None = None
     superseded_by: int | None = None
+    recall_of: int | None = None
     condensed: Condensed | None = None
 
     @property
     def is_pointer(self) -> bool:
-        return self.repeat_of is not None or self.superseded_by is not None
+        return any(place is not None for place in (self.repeat_of, self.superseded_by, self.recall_of))
 
     @property
     def body_tokens(self) -> int:
@@ -68,7 +70,7 @@ class Item:
     @property
     def cost(self) -> int:
         """Tokens this item is expected to take."""
-        if self.repeat_of is not None:
+        if self.repeat_of is not None or self.recall_of is not None:
             return POINTER_TOKENS
         if self.superseded_by is not None:
             return SUPERSEDED_TOKENS
@@ -262,6 +264,11 @@ def _candidates(messages: Sequence[Message], history: History, *, over: bool) ->
         if call is None or history.step_of[index].open or history.is_unread(index) or message.pinned or message.kept:
             continue
         item = Item(index, message, call)
+        recall_of = recalled_from(call.arguments, text_of(message.value))
+        if recall_of is not None and recall_of < message.position:
+            # No pointer like a repeat's: while it is among the newest, the model still needs what it asked for.
+            yield _Candidate(item, _condensed=[replace(item, recall_of=recall_of)])
+            continue
         repeat_of = repeats.get(index)
         pointer = replace(item, repeat_of=repeat_of, superseded_by=superseded.get(index) if repeat_of is None else None)
         yield _Candidate(item, pointer if pointer.is_pointer and pointer.saving > 0 else None)

@@ -13,6 +13,7 @@ from compactor.models import Fit, Receipt, SessionId, Status, Verdict
 from compactor.pushing import Pushing
 from compactor.queueing import Queueing
 from compactor.reader import SessionReader, Surroundings
+from compactor.recalling import Recalling
 from compactor.revising import Revising
 from compactor.sending import Sending
 from compactor.syncing import Syncing
@@ -34,6 +35,7 @@ class SessionFlows:
         self.report_usage, self.report_overflow = correcting.report_usage, correcting.report_overflow
         self.compact = Compacting(self._reader, self._queueing).compact
         self.recall, self.originals, self.compactions = revising.recall, revising.originals, revising.compactions
+        self.recall_for_model = Recalling(self._reader, revising.recall).recall_for_model
         self.checkpoint = Checkpointing(self._reader).checkpoint
         self.undo, self.release, self.rewind, self.fork = (
             revising.undo, revising.release, revising.rewind, revising.fork,

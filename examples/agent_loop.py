@@ -1,5 +1,7 @@
 """An agent's loop that cannot run away: a guard ends it, results are limited, a long turn stays inside the window.
 
+What was shortened is not gone: the model has a tool with which it fetches an original again.
+
 Runs without arguments, keys or servers: it starts a server and a worker of its own, and a stand-in
 answers the OpenAI SDK over HTTP. In your bot, the client is your provider's.
 """
@@ -7,6 +9,7 @@ answers the OpenAI SDK over HTTP. In your bot, the client is your provider's.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -34,11 +37,13 @@ def read_log(host: int) -> str:
 
 def run_agent(client: OpenAI, session: Session, question: str, guard: LoopGuard, sent: list[int]) -> str | Stop:
     """The loop: a prepare before every model call, a guard before every tool call, a limit on every result."""
+    recall = session.recall_tool()
+    tools = [*TOOLS, recall.schema]
     session.push({"role": "user", "content": question})
     while True:
-        context = session.prepare(tools=TOOLS, system=SYSTEM, wait=5)
+        context = session.prepare(tools=tools, system=SYSTEM, wait=5)
         sent.append(context.verdict.sent)
-        reply = client.chat.completions.create(model="gpt-4o", messages=context.messages, tools=TOOLS)
+        reply = client.chat.completions.create(model="gpt-4o", messages=context.messages, tools=tools)
         message = reply.choices[0].message
         session.push(message)
         if stop := guard.step(message, usage=reply.usage):
@@ -48,7 +53,10 @@ def run_agent(client: OpenAI, session: Session, question: str, guard: LoopGuard,
             return message.content or ""
         for call in message.tool_calls:
             assert call.type == "function"
-            result = read_log(**json.loads(call.function.arguments))
+            if call.function.name == recall.name:
+                result = recall.handler(call.function.arguments)
+            else:
+                result = read_log(**json.loads(call.function.arguments))
             session.push({"role": "tool", "tool_call_id": call.id, "content": result}, limit_result=8_000)
 
 
@@ -75,8 +83,25 @@ def diligent() -> Callable[[dict[str, Any]], Answer]:
     return answer
 
 
+def forgetful() -> Callable[[dict[str, Any]], Answer]:
+    """A model that looks up what was shortened, by the id in the note, and answers from the original."""
+
+    def answer(request: dict[str, Any]) -> Answer:
+        messages: list[Any] = request["messages"]
+        if messages[-1]["role"] == "tool":
+            line = next(line for line in messages[-1]["content"].splitlines() if "request 13" in line)
+            return completion(f"As the log says: {line[line.index('host') :]}.")
+        note = next(m["content"] for m in messages if m["role"] == "tool" and "original: m" in m["content"])
+        wanted = re.findall(r"original: (m\d+)", note)[0]
+        function = {"name": "recall_original", "arguments": json.dumps({"id": wanted, "find": "request 13"})}
+        call = {"id": "call_recall", "type": "function", "function": function}
+        return completion(None, finish_reason="tool_calls", tool_calls=[call])
+
+    return answer
+
+
 def main() -> None:
-    """A runaway that is stopped, then one turn of 200 tool steps in a window of 32,000 tokens."""
+    """A runaway that is stopped, a turn of 200 tool steps in a window of 32,000 tokens, a question about its start."""
     with EmbeddedServer() as server, ModelServer(runaway()) as model, tempfile.TemporaryDirectory() as folder:
         worker = start_worker(env={"REDIS_URL": server.url}, log=Path(folder) / "worker.log")
         client = OpenAI(base_url=model.url, api_key="none-needed", max_retries=0)
@@ -94,6 +119,9 @@ def main() -> None:
             reply = run_agent(client, session, "Are all hosts all right?", guard, sent)
             print(f"long turn: {reply!r} after {guard.steps} steps; no send was larger than {max(sent)} tokens")
             show(session)
+
+            model.answer = forgetful()
+            print("recalled by the model:", run_agent(client, session, "How long took request 13?", LoopGuard(), []))
         worker.stop()
 
 

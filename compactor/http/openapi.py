@@ -110,6 +110,8 @@ def _schemas() -> dict[str, Schema]:
             left_out=_COUNT,
         ),
         "Recalled": _object(message=_OBJECT),
+        "RecallTool": _object(schema=_OBJECT),
+        "ToolText": _object(content=_TEXT),
         "Originals": _object(messages=_OBJECTS),
         "Compactions": _object(compactions={"type": "array", "items": {"$ref": f"{_REF}Outcome"}}),
         "Learned": _object(learned={"type": "boolean"}),

@@ -153,6 +153,12 @@ class SyncBody(Configured):
     messages: Messages
 
 
+class RecallToolBody(Configured):
+    """The arguments of the model's call: its JSON text, or what that says."""
+
+    arguments: str | dict[str, Any]
+
+
 class CompactBody(Configured):
     """How long to wait for the outcome."""
 

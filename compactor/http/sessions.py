@@ -30,6 +30,7 @@ from compactor.http.session_bodies import (
     PrepareBody,
     PushBody,
     RecallId,
+    RecallToolBody,
     ReleaseBody,
     RewindBody,
     SyncBody,
@@ -154,6 +155,22 @@ async def sync(name: Name, body: SyncBody, using: Working, by: By) -> Response:
 async def recall(name: Name, recall_id: RecallId, using: Working, by: By) -> Response:
     """The original message behind a recall id."""
     return answer({"message": await opened_to_read(using, by, name).recall(recall_id)})
+
+
+@router.get("/{name}/recall-tool", responses=answered("RecallTool"))
+async def recall_tool(name: Name, using: Working, by: By) -> Response:
+    """The tool that lets the bot's own model fetch originals: put `schema` among the tools of its model call."""
+    return answer({"schema": opened_to_read(using, by, name).recall_tool().schema})
+
+
+@router.post("/{name}/recall-tool", responses=answered("ToolText"))
+async def run_recall_tool(name: Name, body: RecallToolBody, using: Working, by: By) -> Response:
+    """The text of the tool message for one call of that tool; it says too what is wrong with the arguments.
+
+    By default 2,000 tokens at most, less for a small window.
+    """
+    session = await opened(using, by, name, body, needed=False)
+    return answer({"content": await session.recall_tool().handler(body.arguments)})
 
 
 @router.get("/{name}/originals", dependencies=WHOLE, responses=answered("Originals"))

@@ -22,6 +22,7 @@ SAID = {
         "after 200 steps",
         "recalled whole: True",
         "times inside the turn",
+        "recalled by the model: As the log says: host-0 request 13 took 1 ms.",
     )
 }
 BLOCKS = [

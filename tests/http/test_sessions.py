@@ -159,3 +159,16 @@ def test_a_wrong_window_is_told_with_its_unit(bot: Bot, limit: Any) -> None:
     config = {"model": "gpt-4o", "context_limit": limit}
     told = bot.post("/v1/sessions/wrong/prepare", {"config": config}).problem(422, "invalid_request")
     assert "K tokens" in told["detail"]
+
+
+def test_a_model_in_any_language_fetches_originals(bot: Bot, service: Service, tenant: str) -> None:
+    result = {"role": "tool", "tool_call_id": "c1", "content": "x" * 900 + " needle"}
+    bot.post("/v1/sessions/look/messages", {"messages": [HELLO, CALLING, result], "config": CONFIG}).good()
+    path = "/v1/sessions/look/recall-tool"
+    tool = service.memory.session(f"{tenant}/look", ModelConfig("gpt-4o", 128)).recall_tool()
+    assert bot.get(path).good() == {"schema": tool.schema}
+    for arguments in ({"id": "m2"}, '{"id": "m2", "find": "needle"}', {"id": "m9"}, "no JSON", {}):
+        assert bot.post(path, {"arguments": arguments}).good() == {"content": tool.handler(arguments)}
+    assert "needle" in bot.post(path, {"arguments": {"id": "m2"}, "config": CONFIG}).good()["content"]
+    bot.post(path, {}).problem(422, "invalid_request")
+    bot.post(path, {"arguments": None}).problem(422, "invalid_request")

@@ -11,6 +11,7 @@ from compactor.checkpoints import Checkpoint
 from compactor.commands.command import Command
 from compactor.models import Erased
 from compactor.pushing import LimitResult
+from compactor.recall_tool import NAME, RecallTool
 from compactor.sending import WaitFor
 from compactor.session_context import AsyncSessionContext, SessionContext, parts_of
 from compactor.settings import Settings
@@ -51,6 +52,7 @@ class SessionClient(Protocol):
     def sync(self, messages: Any) -> Receipt: ...
     def compact(self, wait: float = 0.0) -> Outcome: ...
     def recall(self, recall_id: str) -> Any: ...
+    def recall_tool(self, name: str = NAME, max_tokens: int | None = None) -> RecallTool[Callable[[Any], str]]: ...
     def originals(self) -> list[Any]: ...
     def compactions(self) -> list[Outcome]: ...
     def checkpoint(self) -> Checkpoint | None: ...
@@ -157,6 +159,17 @@ class AwaitedSession:
 
     def recall(self, recall_id: str) -> Any:
         return self._run(self._session.recall(recall_id))
+
+    def recall_tool(self, name: str = NAME, max_tokens: int | None = None) -> RecallTool[Callable[[Any], str]]:
+        tool = self._session.recall_tool(name, max_tokens)
+
+        async def handled(arguments: Any) -> str:
+            return await tool.handler(arguments)
+
+        def handler(arguments: Any) -> str:
+            return self._run(handled(arguments))
+
+        return RecallTool(tool.schema, handler)
 
     def originals(self) -> list[Any]:
         return self._run(self._session.originals())

@@ -1,0 +1,46 @@
+"""What the recall tool answers a bot's own model: originals of this session alone, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from compactor import recall_tool
+from compactor.effects import Flow, compute
+from compactor.exceptions import CompactorError, RecallExpiredError, SessionNotFoundError
+from compactor.formats.openai import text_of
+from compactor.models import recall_id
+from compactor.prompts import safe
+from compactor.reader import HEAVY, SessionReader
+
+
+class Recalling:
+    """Answers to a bot's own model; each method yields effects."""
+
+    def __init__(self, reader: SessionReader, recall: Callable[[str], Flow[Any]]) -> None:
+        self._reader, self._recall = reader, recall
+
+    def recall_for_model(self, arguments: Any, most: int) -> Flow[str]:
+        """The text of the tool message for a call's arguments, at most `most` tokens; says what is wrong with them."""
+        asked = recall_tool.read_arguments(arguments)
+        if asked is None:
+            return recall_tool.wrong_arguments(self._language())
+        encode = yield from self._reader.encoder()
+        try:
+            message = yield from self._recall(recall_id(asked.position))
+        except RecallExpiredError:
+            return recall_tool.unknown(asked.position, self._language())
+        except SessionNotFoundError:
+            return recall_tool.gone(self._language())
+        except CompactorError:
+            return recall_tool.unavailable(self._language())
+        heavy = len(text_of(message)) > HEAVY
+        return (
+            yield from compute(lambda: safe(recall_tool.answer(message, asked, most=most, encode=encode)), heavy=heavy)
+        )
+
+    def _language(self) -> str:
+        """The latest words of the user that this process has read: a text in the conversation's language."""
+        held = self._reader.around.histories.get(self._reader.cache_key)
+        messages = () if held is None else held.usable
+        return next((text_of(message.value) for message in reversed(messages) if message.role == "user"), "")
