@@ -21,9 +21,11 @@ from compactor.correction import Correction, first_correction, model_key, read_a
 from compactor.drafting import Draft, Limits, Summarize, draft
 from compactor.exceptions import SessionDamagedError
 from compactor.formats.openai import leading_system
-from compactor.models import Code, CompactionId, Kind, Message, Outcome, Replacement
+from compactor.ledger import Rates, bill, steps_until
+from compactor.models import Bill, Code, CompactionId, Kind, Message, Outcome, Replacement
 from compactor.outcomes import to_json
 from compactor.planning import Nothing, Plan, Snapshot, plan
+from compactor.pricing import Price
 from compactor.quarantine import readable
 from compactor.records import KEPT, PINNED, PROVISIONAL, SOFT, Record, encode_message
 from compactor.reuse import Answers, ReusingSummarizer, Runner
@@ -47,6 +49,7 @@ class Tools:
     queue_patience: float = 900.0
     max_attempts: int = 3
     model: str = ""
+    price: Callable[[str, int], Price | None] = lambda _model, _tokens: None
     answers: Answers = field(default_factory=Answers)
 
 
@@ -107,7 +110,9 @@ class _Run:
         lead = sum(message.tokens for message in messages[:leading])
         self._earlier = number(stored.raw.get("spent_in")), number(stored.raw.get("spent_out"))
         budget = Budget(judged["limit"], judged["threshold"], judged["ceiling"], judged["fixed"] + lead)
-        self.budget = _correction(judged, stored.raw).levels(budget)
+        self._bot_model = str(judged.get("model", ""))
+        self._correction = _correction(judged, stored.raw)
+        self.budget = self._correction.levels(budget)
 
     def carry_out(self, planned: Plan) -> Ended:
         drafted = draft(
@@ -238,7 +243,22 @@ class _Run:
     def _stamped(self, outcome: Outcome) -> Outcome:
         ms = int((self.tools.clock() - self.started) * 1000)
         spent_in, spent_out = (outcome.spent_in + self._earlier[0], outcome.spent_out + self._earlier[1])
-        return replace(outcome, id=self.owner, ms=ms, at=self.tools.now(), spent_in=spent_in, spent_out=spent_out)
+        outcome = replace(outcome, id=self.owner, ms=ms, at=self.tools.now(), spent_in=spent_in, spent_out=spent_out)
+        return replace(outcome, bill=self._bill(outcome))
+
+    def _bill(self, outcome: Outcome) -> Bill:
+        """In money, of the tokens that the provider is expected to count."""
+        expected, price = self._correction.expected, self.tools.price
+        before, after = expected(outcome.before), expected(outcome.after)
+        rates = Rates(price(self._bot_model, before), price(self._bot_model, after), price(self.tools.model, 0))
+        return bill(
+            outcome,
+            rates,
+            before=before,
+            after=after,
+            rewritten=int(self._correction.slope * outcome.rewrite),
+            steps=steps_until(self.budget.threshold, outcome.after, self.snapshot.messages),
+        )
 
 
 def _correction(judged: Mapping[str, Any], raw: Mapping[str, bytes]) -> Correction:

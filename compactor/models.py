@@ -222,11 +222,45 @@ class Code(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Bill:
+    """What a compaction cost and saves, in micro-dollars; None where a price is unknown.
+
+    `spent` went to the summarizer, `rewrite` is the estimate of what the provider's cache charges for
+    what stands behind the cut, `step_before` and `step_after` are what one step reads from that cache.
+    `steps` are those until the threshold is reached again, at the session's pace; `payback` those after
+    which the compaction has paid for itself. `cold`: the cache had run out, so the cut re-wrote nothing.
+    """
+
+    spent: int | None = None
+    rewrite: int | None = None
+    step_before: int | None = None
+    step_after: int | None = None
+    steps: int = 0
+    payback: float | None = None
+    cold: bool = False
+
+    @property
+    def saved(self) -> int | None:
+        """What the `steps` cost less."""
+        if self.step_before is None or self.step_after is None:
+            return None
+        return (self.step_before - self.step_after) * self.steps
+
+    @property
+    def net(self) -> int | None:
+        """What is left of it after `spent` and `rewrite`."""
+        if self.saved is None or self.spent is None or self.rewrite is None:
+            return None
+        return self.saved - self.spent - self.rewrite
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """One compaction: numbers and codes only, so it may be shown anywhere.
 
     `before` and `after` are the expected tokens of a send; `items` counts replaced messages;
-    `reached` says whether the target was reached; `spent_*` are the model's own figures.
+    `reached` says whether the target was reached; `spent_*` are the model's own figures, in tokens;
+    `rewrite` counts the tokens behind the first cut; `bill` says it in money, None in older audits.
     """
 
     outcome: Code
@@ -249,6 +283,7 @@ class Outcome:
     ms: int = 0
     at: float = 0.0
     positions: tuple[int, ...] = field(default=())
+    bill: Bill | None = None
 
     @property
     def saved(self) -> int:

@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from compactor.json_values import is_array
-from compactor.models import Code, Outcome
+from compactor.json_values import is_array, is_object
+from compactor.models import Bill, Code, Outcome
 
-_DEFAULTS: Final = {
-    name: value for name, value in asdict(Outcome(Code.UNKNOWN)).items() if name not in ("outcome", "positions")
-}
+_NESTED: Final = ("outcome", "positions", "bill")
+_DEFAULTS: Final = {name: value for name, value in asdict(Outcome(Code.UNKNOWN)).items() if name not in _NESTED}
+_AMOUNTS: Final = ("spent", "rewrite", "step_before", "step_after")
 
 
 def to_json(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as the JSON that the audit keeps."""
-    return {**asdict(outcome), "saved": outcome.saved}
+    """An outcome as the JSON that the audit keeps, with the figures that it computes."""
+    found = outcome.bill
+    bill = None if found is None else {**asdict(found), "saved": found.saved, "net": found.net}
+    return {**asdict(outcome), "saved": outcome.saved, "bill": bill}
 
 
 def from_json(row: Mapping[str, Any]) -> Outcome:
@@ -27,7 +29,21 @@ def from_json(row: Mapping[str, Any]) -> Outcome:
     positions = row.get("positions", ())
     if is_array(positions) and all(_is_like(position, 0) for position in positions):
         known["positions"] = tuple(positions)
-    return Outcome(Code(row.get("outcome", Code.UNKNOWN)), **known)
+    return Outcome(Code(row.get("outcome", Code.UNKNOWN)), **known, bill=_bill(row.get("bill")))
+
+
+def _bill(row: Any) -> Bill | None:
+    """The bill of a row; an older release wrote none."""
+    if not is_object(row):
+        return None
+    amounts: dict[str, Any] = {name: row[name] for name in _AMOUNTS if _is_like(row.get(name), 0)}
+    steps, payback = row.get("steps"), row.get("payback")
+    return Bill(
+        **amounts,
+        steps=steps if isinstance(steps, int) and _is_like(steps, 0) else 0,
+        payback=float(payback) if isinstance(payback, (int, float)) and _is_like(payback, 0.0) else None,
+        cold=row.get("cold") is True,
+    )
 
 
 def _is_like(value: object, default: object) -> bool:

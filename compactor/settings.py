@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
@@ -55,6 +56,7 @@ class Settings(BaseSettings):
     )
     summarizer_model: str | None = None
     summarizer_context_limit: int = Field(32, gt=0, description="K tokens of the summarizer's own window")
+    prices_file: Path | None = Field(None, description="own prices of models: JSON, dollars per million tokens")
     personal_placeholders: bool = Field(True, description="personal data goes to the model as placeholders")
     personal_patterns: Annotated[tuple[str, ...], NoDecode] = Field(
         (), repr=False, description="a JSON list of regular expressions for personal data of your own"

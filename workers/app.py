@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from compactor.dispatch import TASK, broker_options, queue_name
 from compactor.encodings import encoder
 from compactor.exceptions import ConfigurationError, StoreUnavailableError
+from compactor.price_table import PriceTable
 from compactor.server_check import Level, check_server, refuse_unsafe
 from compactor.settings import Settings, read_settings
 from compactor.store import Store
@@ -74,6 +75,7 @@ def refuse_a_start_that_cannot_work(**_: Any) -> None:
     """
     settings = read_settings()
     try:
+        PriceTable(settings)
         if settings.has_model:
             ModelSummarizer(settings)
         for url in dict.fromkeys((settings.redis_url.get_secret_value(), settings.broker)):

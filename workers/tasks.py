@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import traceback
 from contextlib import suppress
@@ -20,7 +21,9 @@ from compactor.compaction import Ended, Tools, run_compaction
 from compactor.dispatch import TASK
 from compactor.encodings import encoder
 from compactor.exceptions import CompactorError, SessionDamagedError, StoreUnavailableError, SummarizerError
+from compactor.ledger import line, money
 from compactor.models import Code, CompactionId, Outcome, SessionId, session_id
+from compactor.price_table import PriceTable
 from compactor.settings import Settings, read_settings
 from compactor.store import Store
 from compactor.summarizer import ModelSummarizer
@@ -28,6 +31,7 @@ from workers.app import app
 from workers.progress import Progress
 from workers.saving import Saver
 
+_log = logging.getLogger("compactor")
 MOST_JITTER = 1.3  # an outage of the model must not make every session come back at once
 _STORE_RETRY = 5  # seconds until a task tries again after Redis did not answer; doubles, up to a minute
 _MOST_RETRIES = 10  # a refusal may be for good; after these the claim runs out and the next send queues anew
@@ -63,6 +67,7 @@ def tools() -> Tools:
         queue_patience=read.queue_patience,
         max_attempts=read.max_attempts,
         model=read.summarizer_model or "",
+        price=PriceTable(read),
         answers=Saver(store).answers,
     )
 
@@ -92,6 +97,8 @@ def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
         raise self.retry(exc=_error(ended), countdown=ended.retry_in * _jitter()) from None
     if ended.outcome.outcome is Code.DEAD:
         _list_as_dead(name, dead.ATTEMPTS_USED_UP)
+    if ended.outcome.bill is not None:
+        _log.info("session %s: %s", name, line(ended.outcome))
     return flat(ended.outcome)
 
 
@@ -134,6 +141,7 @@ def flat(outcome: Outcome) -> dict[str, Any]:
         "left": outcome.left,
         "model": outcome.model,
         "ms": outcome.ms,
+        **({"money": money(outcome)} if outcome.bill is not None else {}),
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_module
 import sys
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +15,7 @@ from compactor.json_values import is_array, is_object
 from compactor.message_list import compact_messages
 from compactor.model_config import ModelConfig
 from compactor.models import Compacted
+from compactor.outcomes import to_json
 from compactor.settings import read_settings
 from compactor.summarizer import ModelSummarizer
 
@@ -77,7 +77,7 @@ def _whole(done: Compacted) -> dict[str, Any]:
     return {
         "messages": done.messages,
         "originals": done.originals,
-        "outcome": asdict(done.outcome),
+        "outcome": to_json(done.outcome),
         "before": done.before,
         "after": done.after,
     }

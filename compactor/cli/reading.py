@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any, Final
 
 import typer
@@ -14,6 +13,7 @@ from compactor.effects import run
 from compactor.exceptions import SessionNotFoundError
 from compactor.model_config import ModelConfig
 from compactor.models import Outcome, session_id
+from compactor.outcomes import to_json
 
 # Reading judges nothing, so the window named here never matters.
 NEUTRAL: Final = ModelConfig("gpt-4o", 128)
@@ -38,4 +38,4 @@ def not_found() -> SessionNotFoundError:
 
 def outcome_row(outcome: Outcome) -> dict[str, Any]:
     """An outcome as JSON, with what it saved."""
-    return {**asdict(outcome), "saved": outcome.saved}
+    return to_json(outcome)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -19,6 +18,7 @@ from compactor.dead_list import dead_sessions
 from compactor.effects import run
 from compactor.exceptions import CompactorError, ConfigurationError, SessionDamagedError, StoreUnavailableError
 from compactor.models import Outcome, SessionId, session_id
+from compactor.outcomes import to_json
 
 
 @app.command()
@@ -59,7 +59,7 @@ def _retried(memory: Compactor, name: SessionId, *, json: bool) -> bool:
         stderr.print(Text.assemble(("error ", "bold red"), f"{name}: {error}"), soft_wrap=True)
         return False
     if json:
-        print_json({"session": name, **asdict(outcome)})
+        print_json({"session": name, **to_json(outcome)})
     else:
         stdout.print(Text(f"{name}: {outcome.outcome.value}"))
     return True

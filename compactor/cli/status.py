@@ -16,6 +16,7 @@ from compactor.cli.reading import NEUTRAL, not_found, outcome_row
 from compactor.client import Compactor
 from compactor.exceptions import CompactorError
 from compactor.models import Outcome, Status
+from compactor.pricing import dollars
 from compactor.settings import Settings, read_settings
 from compactor.store import Store, unavailable
 
@@ -73,12 +74,25 @@ def _session_facts(name: str, seen: Status) -> dict[str, str]:
 def _audit(runs: list[Outcome]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("compaction")
-    for title in ("before", "after", "saved", "replaced", "ms"):
+    for title in ("before", "after", "saved", "replaced", "ms", "spent", "re-write", "pays back", "net"):
         table.add_column(title, justify="right")
     for run in runs:
-        figures = (f"{run.before:,}", f"{run.after:,}", f"{run.saved:,}", f"{run.items}", f"{run.ms:,}")
+        figures = (f"{run.before:,}", f"{run.after:,}", f"{run.saved:,}", f"{run.items}", f"{run.ms:,}", *_money(run))
         table.add_row(run.outcome.value + (f" ({run.reason})" if run.reason else ""), *figures)
     return table
+
+
+def _money(run: Outcome) -> tuple[str, ...]:
+    """What a run spent, what the cache re-write costs, steps until it is paid for, and what is left."""
+    found = run.bill
+    if found is None:  # of a release that kept no account
+        return "", "", "", ""
+    steps = "" if found.payback is None else f"{found.payback:g} steps"
+    return _short(found.spent), _short(found.rewrite), steps, _short(found.net)
+
+
+def _short(amount: int | None) -> str:
+    return "unknown" if amount is None else dollars(amount)
 
 
 def _facts(facts: dict[str, str]) -> Table:

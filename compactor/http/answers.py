@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from itertools import chain
 from typing import Any, Final
 
@@ -60,7 +60,8 @@ def all_finite(value: Any) -> bool:
 
 def shown(value: Any) -> dict[str, Any]:
     """A value of the library as an object: its fields, and the figures it computes from them."""
-    return {name: getattr(value, name) for name in names_of(type(value))}
+    found = {name: getattr(value, name) for name in names_of(type(value))}
+    return {name: shown(each) if is_dataclass(each) else each for name, each in found.items()}
 
 
 def names_of(kind: Any) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ async def status(name: Name, using: Working, by: By) -> Response:
     found = await opened_to_read(using, by, name).status()
     if not found.exists:
         raise problem_of(SessionNotFoundError())
-    return answer(shown(found) | {"last": shown(found.last) if found.last else None})
+    return answer(shown(found))
 
 
 @router.delete("/{name}", responses=answered("Erased"))

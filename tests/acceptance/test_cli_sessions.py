@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pytest
 
 from compactor import Code, Compactor, ModelConfig, Outcome, Session, __version__
 from compactor.embedded import free_port
+from compactor.price_table import PriceTable
+from compactor.pricing import dollars
+from compactor.settings import read_settings
 from tests.acceptance.cli_process import SCRIPT, run
 from tests.acceptance.conftest import Service
 
@@ -96,6 +99,22 @@ def test_status_of_a_session(compacted: Compacted) -> None:
     table = run("status", compacted.name, env=compacted.env).out
     assert f"{compacted.outcome.items:,} originals" in table
     assert f"{compacted.outcome.saved:,}" in table
+
+
+def test_status_tells_what_a_compaction_cost_and_saves(compacted: Compacted) -> None:
+    bill = compacted.outcome.bill
+    assert bill is not None
+    assert bill.net is not None
+    row = run("status", compacted.name, "--json", env=compacted.env).row
+    assert row["audit"][0]["bill"] == {**asdict(bill), "saved": bill.saved, "net": bill.net}
+    listed = PriceTable(read_settings())(CONFIG.model)
+    assert listed is not None
+    assert bill.step_before == pytest.approx(float(listed.cache_read) * compacted.outcome.before, abs=1)
+    assert bill.spent == 0, "extracts"
+    table = run("status", compacted.name, env=compacted.env | {"COLUMNS": "140"}).out
+    assert f"{dollars(bill.rewrite)} " in table
+    assert f" {bill.payback:g} steps " in table
+    assert f" {dollars(bill.net)}" in table
 
 
 def test_status_of_the_server_names_queue_and_workers(compacted: Compacted) -> None:
