@@ -15,6 +15,7 @@ from typing import Any, Final
 from redis.exceptions import RedisError, ResponseError
 
 from compactor.commands.command import text
+from compactor.connections import address
 from compactor.exceptions import ConfigurationError
 from compactor.json_values import is_object
 from compactor.settings import Settings
@@ -102,14 +103,19 @@ def _persistence(values: Mapping[str, str]) -> Finding:
 
 
 def check_server(store: Store, settings: Settings) -> list[Finding]:
-    """Reads the server's configuration and judges it. Raises StoreUnavailableError.
+    """Reads the server's configuration and judges it, of a cluster each primary's. Raises StoreUnavailableError.
 
     Where CONFIG is forbidden, INFO stands in as far as it goes, and a warning says so.
     """
+    findings = (finding for client in store.primaries() for finding in _check(client, settings))
+    return list(dict.fromkeys(findings))  # what is said of all is said once
+
+
+def _check(client: Any, settings: Settings) -> list[Finding]:
     try:
-        values, told = _read(store.client)
+        values, told = _read(client)
     except (RedisError, OSError) as error:
-        raise unavailable(error) from None
+        raise unavailable(error, address(client)) from None
     findings = judge_configuration(values, allowed=settings.allow_eviction_policy)
     if not told:
         findings.insert(

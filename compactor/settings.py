@@ -8,11 +8,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from compactor.exceptions import ConfigurationError
 from compactor.json_values import is_array
+from compactor.server_url import Kind, kind_of
 
 Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86_400, allow_inf_nan=False)]
 
@@ -35,7 +44,9 @@ class Settings(BaseSettings):
     redis_url: SecretStr = Field(
         SecretStr("redis://127.0.0.1:6379/0"), validation_alias=AliasChoices("redis_url", "REDIS_URL")
     )
-    broker_url: SecretStr | None = Field(None, validation_alias=AliasChoices("broker_url", "CELERY_BROKER_URL"))
+    broker_url: SecretStr | None = Field(
+        None, validate_default=True, validation_alias=AliasChoices("broker_url", "CELERY_BROKER_URL")
+    )
     namespace: str = "compactor"
     session_ttl: Seconds = 30 * 86_400.0
     max_message_bytes: int = Field(8 * 1024**2, gt=0)
@@ -84,6 +95,17 @@ class Settings(BaseSettings):
     def _namespace(cls, value: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", value):
             raise ValueError("expected 1-64 of A-Z a-z 0-9 . _ -")
+        return value
+
+    @field_validator("broker_url")
+    @classmethod
+    def _broker(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        url = value or info.data.get("redis_url")  # absent when it was wrong itself
+        if url is not None and kind_of(url.get_secret_value()) is Kind.CLUSTER:
+            raise ValueError(
+                "a cluster cannot hold the queue, since Celery knows none; set CELERY_BROKER_URL to a Redis of its "
+                "own, to Sentinels or to RabbitMQ"
+            )
         return value
 
     @field_validator("personal_patterns", mode="before")

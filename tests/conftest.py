@@ -18,6 +18,7 @@ from kombu import pools
 
 from compactor.embedded import EmbeddedServer
 from compactor.settings import Settings, read_settings
+from tests.clusters import LocalCluster
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "trajectories"
 
@@ -50,6 +51,13 @@ def _no_open_files_are_left() -> Iterator[None]:
 def server() -> Iterator[EmbeddedServer]:
     """One real server for the whole run; tests keep apart by namespace."""
     with EmbeddedServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    """One real cluster for the whole run; tests that break it make their own."""
+    with LocalCluster() as running:
         yield running
 
 

@@ -17,6 +17,7 @@ from compactor.encodings import encoder
 from compactor.exceptions import ConfigurationError, StoreUnavailableError
 from compactor.price_table import PriceTable
 from compactor.server_check import Level, check_server, refuse_unsafe
+from compactor.server_url import Kind, kind_of
 from compactor.settings import Settings, read_settings
 from compactor.store import Store
 from compactor.summarizer import ModelSummarizer
@@ -79,7 +80,7 @@ def refuse_a_start_that_cannot_work(**_: Any) -> None:
         if settings.has_model:
             ModelSummarizer(settings)
         for url in dict.fromkeys((settings.redis_url.get_secret_value(), settings.broker)):
-            if url.startswith(("redis://", "rediss://")):
+            if url.startswith(("redis://", "rediss://")) or kind_of(url) is not Kind.SERVER:
                 _check(settings.model_copy(update={"redis_url": SecretStr(url)}))
     except ConfigurationError as error:
         _log.critical("%s", error)

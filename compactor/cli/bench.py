@@ -98,6 +98,7 @@ def _push(memory: Compactor, settings: Settings, rounds: int) -> Ratio:
     messages = iter(_messages(rounds * 5 + 20, tokens=450))
     key = f"{{bench:{secrets.token_hex(4)}}}"
     with Store(settings) as store:
+        client = store.client_of(key)
 
         def floor() -> float:
             message = next(messages)
@@ -105,7 +106,7 @@ def _push(memory: Compactor, settings: Settings, rounds: int) -> Ratio:
             text = encode_message(message, max_bytes=1 << 20).text
             count_message(message, encode)
             counted = time.perf_counter()
-            store.client.rpush(key, text)
+            client.rpush(key, text)
             return (counted - started) + 2 * (time.perf_counter() - counted)
 
         def ours() -> float:
@@ -115,13 +116,13 @@ def _push(memory: Compactor, settings: Settings, rounds: int) -> Ratio:
             return time.perf_counter() - started
 
         pairs = [(ours(), floor()) for _ in range(rounds * 2)]
-        store.client.delete(key)
+        client.delete(key)
     return _ratio("push of 2 KB / its encode + 2 x bare RPUSH", pairs[10:], most=1.0)
 
 
 def _hmget(settings: Settings) -> Callable[[], Any]:
-    client = Store(settings).client
     key, fields = f"{{bench:{secrets.token_hex(4)}}}", [f"field{number}" for number in range(15)]
+    client = Store(settings).client_of(key)
     client.hset(key, mapping=dict.fromkeys(fields, "12345678"))
     client.expire(key, 600)
     return lambda: client.hmget(key, fields)

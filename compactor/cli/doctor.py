@@ -21,7 +21,13 @@ from compactor.commands.counters import EVICTED, read_counters
 from compactor.dead_list import dead_sessions
 from compactor.effects import run
 from compactor.encodings import encoder, vocabulary
-from compactor.exceptions import CompactorError, DispatchError, SummarizerError, SummarizerReplyRejected
+from compactor.exceptions import (
+    CompactorError,
+    DispatchError,
+    StoreUnavailableError,
+    SummarizerError,
+    SummarizerReplyRejected,
+)
 from compactor.prompts import Summary, SummaryRequest
 from compactor.records import ENCODINGS
 from compactor.server_check import Finding, Level, check_server
@@ -100,22 +106,30 @@ def _redis(settings: Settings) -> Iterator[Finding]:
     with Store(settings) as store:
         started = time.perf_counter()
         try:
-            store.client.ping()
+            servers = store.primaries()
+            for server in servers:
+                server.ping()
         except Exception as error:  # noqa: BLE001 # why: every failure of a ping is the same finding with its own text
             yield Finding(
                 "redis",
                 Level.FAILED,
-                str(unavailable(error)).removeprefix("redis: "),
+                _reason(error),
                 "Start it (compactor up starts all parts), or correct REDIS_URL.",
             )
             return
-        yield Finding("redis", Level.OK, f"answers in {1000 * (time.perf_counter() - started):.1f} ms")
+        took = f"in {1000 * (time.perf_counter() - started):.1f} ms"
+        answer = f"{len(servers)} primaries of a cluster answer {took}" if len(servers) > 1 else f"answers {took}"
+        yield Finding("redis", Level.OK, answer)
         try:
             yield from check_server(store, settings)
         except CompactorError as error:
             yield Finding("configuration", Level.FAILED, str(error), "Look at the server's log.")
     yield _probe(settings)
     yield from _sessions(settings)
+
+
+def _reason(error: Exception) -> str:
+    return str(error if isinstance(error, StoreUnavailableError) else unavailable(error)).removeprefix("redis: ")
 
 
 def _probe(settings: Settings) -> Finding:

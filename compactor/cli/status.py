@@ -14,7 +14,7 @@ from compactor.cli.broker import Broker
 from compactor.cli.console import Json, print_json, stdout
 from compactor.cli.reading import NEUTRAL, not_found, outcome_row
 from compactor.client import Compactor
-from compactor.exceptions import CompactorError
+from compactor.exceptions import CompactorError, StoreUnavailableError
 from compactor.models import Outcome, Status
 from compactor.pricing import dollars
 from compactor.settings import Settings, read_settings
@@ -118,11 +118,17 @@ def _server(*, json: bool) -> None:
 def _redis(settings: Settings) -> dict[str, Any]:
     with Store(settings) as store:
         try:
-            info = store.client.info("server")
+            servers = store.primaries()
+            info = servers[0].info("server")
+        except StoreUnavailableError as error:
+            return {"redis": False, "redis_error": str(error).removeprefix("redis: ")}
         except Exception as error:  # noqa: BLE001 # why: whatever it was, the figure is "not reachable" with its reason
             return {"redis": False, "redis_error": str(unavailable(error)).removeprefix("redis: ")}
     version = info.get("valkey_version") or info.get("redis_version", "")
-    return {"redis": True, "server": f"{info.get('server_name', 'redis')} {version}", "namespace": settings.namespace}
+    server = f"{info.get('server_name', 'redis')} {version}"
+    if len(servers) > 1:
+        server += f", a cluster of {len(servers)} primaries"
+    return {"redis": True, "server": server, "namespace": settings.namespace}
 
 
 def _broker(settings: Settings) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def read_page(namespace: str, cursor: int, *, tenant: str | None = None) -> Comm
     def parse(replies: list[Any]) -> Page:
         after, keys = replies[0]
         found = [SessionId(text(key)[len(prefix) : -len(_SUFFIX)]) for key in keys]
-        return Page(number(after), [each for each in found if tenant is None or tenant_of(each) == tenant])
+        return Page(int(after), [each for each in found if tenant is None or tenant_of(each) == tenant])
 
     return Command(parse, reads=(("SCAN", cursor, "MATCH", f"{prefix}{narrowed}{_SUFFIX}", "COUNT", PAGE),))
 

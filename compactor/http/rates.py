@@ -17,6 +17,7 @@ from pyrate_limiter.buckets.redis_state import RedisStateStore
 from pyrate_limiter.buckets.state_bucket import InMemoryStateStore
 from redis.exceptions import RedisError
 
+from compactor.exceptions import StoreUnavailableError
 from compactor.http.authentication import Caller
 from compactor.http.problems import Problem
 from compactor.settings import Settings
@@ -56,7 +57,7 @@ class RateLimits:
             try:
                 async with asyncio.timeout(PATIENCE):
                     return await self._counted(name, rates, cost)
-            except (RedisError, OSError):  # a TimeoutError too
+            except (RedisError, OSError, StoreUnavailableError):  # a TimeoutError too
                 self._asks_again = time.monotonic() + PAUSE
         counter = self._alone.get(name)
         if counter is None:
@@ -65,9 +66,10 @@ class RateLimits:
         return cast("Decision", check(self._algorithm, rates, time.time_ns() // 1_000_000, cost))
 
     async def _counted(self, name: str, rates: list[Rate], cost: int) -> Decision:
-        counter, client = self._counters.get(name), self._store.client
+        key = f"{{{self._namespace}:rate:{name}}}"
+        counter, client = self._counters.get(name), await self._store.client_of(key)
         if counter is None or counter.redis is not client:
-            counter = RedisStateStore(client, f"{{{self._namespace}:rate:{name}}}")
+            counter = RedisStateStore(client, key)
             self._counters[name] = counter
         check: Any = counter.check  # its arguments are not annotated
         asked = check(self._algorithm, rates, time.time_ns() // 1_000_000, cost)
