@@ -86,8 +86,8 @@ class LocalCluster:
     def _start(self) -> EmbeddedServer:
         # The bus takes the port 10,000 above by default, which may not exist.
         bus, wait = str(free_port()), str(self._timeout_ms)
-        extra = ("--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", wait)
-        extra += ("--repl-diskless-sync-delay", "0")
+        cluster = ("--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", wait)
+        extra = (*cluster, "--repl-diskless-sync-delay", "0")
         return EmbeddedServer(extra=extra)
 
     def _join(self, replicas: int) -> None:
@@ -98,16 +98,16 @@ class LocalCluster:
                     bus = other.config_get("cluster-port")["cluster-port"]
                 first.execute_command("CLUSTER MEET", "127.0.0.1", node.port, bus)
         bounds = [SLOTS * part // 3 for part in range(4)]
-        for node in range(3):
-            with self.client(node) as client:
-                client.execute_command("CLUSTER ADDSLOTSRANGE", bounds[node], bounds[node + 1] - 1)
+        for part in range(3):
+            with self.client(part) as client:
+                client.execute_command("CLUSTER ADDSLOTSRANGE", bounds[part], bounds[part + 1] - 1)
         everybody = range(3 + replicas)
-        until(lambda: all(self._sees(node, "cluster_known_nodes", str(3 + replicas)) for node in everybody))
+        until(lambda: all(self._sees(each, "cluster_known_nodes", str(3 + replicas)) for each in everybody))
         for replica in range(3, 3 + replicas):
             with self.client(replica) as client:
                 client.execute_command("CLUSTER REPLICATE", self.id_of(replica - 3))
             until(partial(self._is_in_step, replica))
-        until(lambda: all(self._sees(node, "cluster_state", "ok") for node in everybody))
+        until(lambda: all(self._sees(each, "cluster_state", "ok") for each in everybody))
 
     def _sees(self, node: int, figure: str, value: str) -> bool:
         with self.client(node) as client:
