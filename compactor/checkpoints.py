@@ -12,7 +12,7 @@ from compactor.commands.recall import not_found
 from compactor.compaction import read_messages
 from compactor.effects import Flow, compute, run
 from compactor.formats.openai import text_of
-from compactor.models import Code, Outcome, recall_id
+from compactor.models import Code, Kind, Outcome, recall_id
 from compactor.outcomes import from_json
 from compactor.reader import SessionReader
 from compactor.undoing import standing
@@ -54,7 +54,7 @@ class Checkpointing:
         messages = yield from compute(
             lambda: read_messages(stored.records, stored.state.offset, self._reader.encoding, encode), heavy=True
         )
-        replaced = [message for message in messages if message.live and message.replaced]
+        replaced = [m for m in messages if m.live and m.replaced and m.kind is not Kind.ELIDED]
         if not replaced:
             return None
         last = _last([from_json(row) for row in stored.audit])

@@ -138,7 +138,10 @@ class Session:
         return self._memory.drive(self._flows.compact(wait))
 
     def recall(self, recall_id: str) -> Any:
-        """The original message behind a recall id such as `m12`. Raises SessionNotFoundError, RecallExpiredError."""
+        """The original message behind a recall id such as `m12`; `m12.1` is the first call of that message.
+
+        Raises SessionNotFoundError, RecallExpiredError.
+        """
         return self._memory.drive(self._flows.recall(recall_id))
 
     def recall_tool(self, name: str = NAME, max_tokens: int | None = None) -> RecallTool[Callable[[Any], str]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from compactor.archive import compress
+from compactor.arguments import tag_of
 from compactor.budget import Budget
 from compactor.claims import Begun, Held
 from compactor.commands import claim, summaries
@@ -122,6 +123,7 @@ class _Run:
             summarize=self._summarizer(),
             limits=Limits(deadline=self.started + self.tools.deadline, over=self.snapshot.total > self.budget.ceiling),
             progress=self.progress,
+            tag=tag_of(self.owner),
         )
         outcome = describe(drafted, self.snapshot, planned)
         if not drafted.replacements or self._too_little(drafted):
@@ -310,6 +312,7 @@ def describe(drafted: Draft, snapshot: Snapshot, planned: Plan) -> Outcome:
         by_condensed=drafted.by_condensed,
         by_model=drafted.by_model,
         by_extract=drafted.by_extract,
+        by_arguments=drafted.by_arguments,
         reason=drafted.failure.code if drafted.failure is not None else "",
         left=drafted.left,
         reached=drafted.saved >= planned.need,
@@ -332,6 +335,7 @@ def _unapplied(outcome: Outcome) -> Outcome:
         by_condensed=0,
         by_model=0,
         by_extract=0,
+        by_arguments=0,
         positions=(),
         reached=False,
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
+from compactor.arguments import LIST_TAG, elided
 from compactor.condense import Form
 from compactor.exceptions import (
     SummarizerError,
@@ -94,6 +95,10 @@ class Draft:
         return self._count(Kind.CONDENSED)
 
     @property
+    def by_arguments(self) -> int:
+        return self._count(Kind.ELIDED)
+
+    @property
     def by_model(self) -> int:
         return self._count(Kind.SUMMARY)
 
@@ -113,18 +118,24 @@ def draft(
     summarize: Summarize | None,
     limits: Limits,
     progress: Callable[[str, str], None] = lambda _phase, _text: None,
+    tag: str = LIST_TAG,
 ) -> Draft:
-    """Writes every replacement of the plan; `progress` hears "5 of 12 results, 3200 tokens saved"."""
+    """Writes every replacement of the plan; `progress` hears "5 of 12 results, 3200 tokens saved".
+
+    `tag` stands in the marks of elided arguments.
+    """
     writer = _Writer(snapshot, encode, _goal(plan, snapshot))
     items: list[Item] = []
     for item in plan.items:
         if item.is_pointer:
             writer.add(writer.pointer(item))
+        elif item.elided:
+            writer.add(elided(item.message, tag=tag, goal=writer.goal, encode=encode))
         elif (condensed := writer.condensed(item)) is not None:
             writer.add(condensed)
         else:
             items.append(item)
-    writer.known = _known(snapshot, frozenset(item.message.position for item in items))
+    writer.known = _known(snapshot, items, writer.draft.replacements)
     if summarize is None or not items:
         writer.extract_together(items)
     else:
@@ -169,11 +180,13 @@ def _goal(plan: Plan, snapshot: Snapshot) -> str:
     return text if len(text) <= 2 * _GOAL_END else f"{text[:_GOAL_END]} … {text[-_GOAL_END:]}"
 
 
-def _known(snapshot: Snapshot, leaving: frozenset[int]) -> frozenset[str]:
+def _known(snapshot: Snapshot, items: Sequence[Item], written: Sequence[Replacement]) -> frozenset[str]:
     """The values that stand in what stays: an extract need not show them again."""
-    if not leaving:
+    if not items:
         return frozenset()
-    values = [message.value for message in snapshot.messages if message.position not in leaving]
+    leaving = {item.message.position for item in items}
+    shown = {item.position: item.value for item in written if item.kind is Kind.ELIDED}
+    values = [shown.get(m.position, m.value) for m in snapshot.messages if m.position not in leaving]
     return known_values(
         text for value in values for text in (text_of(value), *(call.arguments for call in calls(value)))
     )

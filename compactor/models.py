@@ -105,6 +105,17 @@ def recall_position(text: str) -> int:
     return int(match[1])
 
 
+def recall_part(text: str) -> tuple[str, int | None]:
+    """Splits the name of a part: `m12.1` is the first call, or the first part of the content, of `m12`.
+
+    Raises ConfigurationError.
+    """
+    name, dot, part = text.partition(".") if isinstance(text, str) else (text, "", "")
+    if dot and not re.fullmatch(r"[1-9]\d{0,5}", part.strip()):
+        raise ConfigurationError("recall id: expected a part's number behind the point, for example 'm12.1'.")
+    return name, int(part) if dot else None
+
+
 @dataclass(frozen=True, slots=True)
 class Replacement:
     """A message that takes the place of the original at `position`.
@@ -145,7 +156,8 @@ class Verdict:
     `not_needed`, `due`, `queued`, `running`, `held(reason)`. `stable_until` counts the first messages
     of the list that no later compaction will change; a view, once it begins, may still leave some out.
     `problems` names what is wrong with calls and results, each with a recall id: `open_call@m3`,
-    `late_answer@m7`, `orphan_result@m9`, `corrupt_record@m5`; or `evicted`.
+    `late_answer@m7`, `orphan_result@m9`, `corrupt_record@m5`, `copied_mark@m31` (a call of the newest reply
+    holds a mark of ours instead of text; see `Receipt.not_run`); or `evicted`.
     """
 
     system: int
@@ -189,12 +201,17 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a push stored: history tokens and messages of the session after it."""
+    """What a push stored: history tokens and messages of the session after it.
+
+    `not_run` holds a tool result for each pushed call whose arguments copy a mark of ours in the place of
+    text that was left out: push these instead of running those calls.
+    """
 
     total: int
     length: int
     over_threshold: bool
     positions: tuple[int, ...] = ()
+    not_run: tuple[Mapping[str, Any], ...] = ()
 
 
 class Code(StrEnum):
@@ -273,6 +290,7 @@ class Outcome:
     by_condensed: int = 0
     by_model: int = 0
     by_extract: int = 0
+    by_arguments: int = 0
     left: int = 0
     reached: bool = False
     model: str = ""

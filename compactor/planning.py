@@ -2,9 +2,9 @@
 
 Rungs of this module: exact repeats become pointers, above the ceiling also results that the same call
 gave anew; then results lose their form and no information; then large ones become summaries or
-extracts. Candidates are taken from the oldest on and nothing before the frontier (the end of the last
-replacement) is touched, so one crossing pays for many turns and prompt caches stay warm. A result is
-replaced once: what was condensed stays condensed.
+extracts; then long arguments of old calls are elided. Candidates are taken from the oldest on and
+nothing before the frontier (the end of the last replacement) is touched, so one crossing pays for many
+turns and prompt caches stay warm. A message is replaced once: what was condensed stays condensed.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from compactor.arguments import left_out
 from compactor.budget import Budget
 from compactor.condense import Condensed, Form, condense
 from compactor.failures import tells_of_failure
-from compactor.formats.openai import Call, media_of, text_of
+from compactor.formats.openai import Call, media_of, raw_arguments, text_of
 from compactor.history import History, read_history
 from compactor.models import Code, Message
 from compactor.recall_tool import recalled_from
@@ -32,6 +33,7 @@ FORM_TOKENS: Final = 35  # allowance for the sentence that says how to read a co
 LARGEST_CONDENSED: Final = 0.75  # of its source: what frees less stays for a summary
 NEARLY: Final = 0.9  # of what may be freed
 SMALL_CONDENSED: Final = 400  # tokens: no larger than a summary may be
+MARK_TOKENS: Final = 40  # allowance for the mark in an elided string
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class Item:
     """One planned replacement: a pointer to a newer result, a condensed text, or else a summary.
 
     `repeat_of` is the position of the same answer to the same call, `superseded_by` that of another
-    answer to it, `recall_of` that of the original which the result shows again.
+    answer to it, `recall_of` that of the original which the result shows again. `elided` of a message
+    with calls: tokens that eliding its arguments is expected to free.
     """
 
     index: int
@@ -57,6 +60,7 @@ class Item:
     superseded_by: int | None = None
     recall_of: int | None = None
     condensed: Condensed | None = None
+    elided: int = 0
 
     @property
     def is_pointer(self) -> bool:
@@ -70,6 +74,8 @@ class Item:
     @property
     def cost(self) -> int:
         """Tokens this item is expected to take."""
+        if self.elided:
+            return self.message.tokens - self.elided
         if self.repeat_of is not None or self.recall_of is not None:
             return POINTER_TOKENS
         if self.superseded_by is not None:
@@ -179,7 +185,7 @@ def _freed(items: Sequence[Item]) -> int:
 
 @dataclass(slots=True)
 class _Candidate:
-    """A result that may be replaced, in the forms that it can take."""
+    """A result that may be replaced, in the forms that it can take, or a message whose arguments may be elided."""
 
     item: Item
     pointer: Item | None = None
@@ -201,12 +207,17 @@ class _Candidate:
 
     def _condense(self) -> Item | None:
         value = self.item.message.value
-        shorter = condense(text_of(value)) if self.tokens > MEDIUM and not media_of(value) else None
+        text = text_of(value) if self.summary() and not media_of(value) else ""
+        shorter = condense(text) if text else None
         item = None if shorter is None else replace(self.item, condensed=shorter)
         return item if item is not None and item.cost <= LARGEST_CONDENSED * self.tokens else None
 
+    def elided(self) -> Item | None:
+        """The message with its long arguments elided."""
+        return self.item if self.item.elided else None
+
     def summary(self) -> Item | None:
-        return self.item if self.tokens > MEDIUM else None
+        return self.item if self.tokens > MEDIUM and not self.item.elided else None
 
     def small(self) -> Item | None:
         """What keeps most in the size of a summary."""
@@ -223,11 +234,16 @@ _Rung = Callable[[_Candidate], Item | None]
 
 
 def _rungs(newest: frozenset[int]) -> list[_Rung]:
+    """The rungs by what they take; `newest` are messages that stay, results only while older ones can be had."""
+
     def old(candidate: _Candidate) -> bool:
         return candidate.index not in newest
 
     def large(candidate: _Candidate) -> bool:
         return candidate.tokens > LARGE
+
+    def elided(candidate: _Candidate) -> Item | None:
+        return candidate.elided() if old(candidate) else None
 
     return [
         lambda one: one.pointer,
@@ -235,8 +251,9 @@ def _rungs(newest: frozenset[int]) -> list[_Rung]:
         lambda one: one.pointer or (one.small() if old(one) and large(one) else None),
         lambda one: one.pointer or (one.small() if old(one) else None),
         lambda one: one.pointer or (one.smallest() if old(one) else None),
-        lambda one: one.pointer or (one.smallest() if old(one) or large(one) else None),
-        lambda one: one.pointer or one.smallest(),
+        lambda one: one.pointer or (one.smallest() if old(one) else None) or elided(one),
+        lambda one: one.pointer or (one.smallest() if old(one) or large(one) else None) or elided(one),
+        lambda one: one.pointer or one.smallest() or elided(one),
     ]
 
 
@@ -254,14 +271,24 @@ def _take(candidates: Sequence[_Candidate], rung: _Rung, need: int) -> list[Item
 
 
 def _candidates(messages: Sequence[Message], history: History, *, over: bool) -> Iterator[_Candidate]:
-    """What may be replaced, from the oldest on: behind the frontier, read, answered, neither pinned nor kept."""
+    """What may be replaced, from the oldest on: behind the frontier, read, answered, neither pinned nor kept.
+
+    Results, and the messages of calls with long arguments.
+    """
     frontier = max((i for i, m in enumerate(messages) if m.replaced), default=-1)
     behind = range(frontier + 1, len(messages))
     repeats = _repeats(messages, history, behind)
     superseded = _superseded(messages, history, behind) if over else {}
     for index in behind:
         message, call = messages[index], history.call_of(index)
-        if call is None or history.step_of[index].open or history.is_unread(index) or message.pinned or message.kept:
+        step = history.step_of.get(index)
+        if step is None or step.open or message.pinned or message.kept:
+            continue
+        if index == step.start and not any(map(history.is_unread, step.answered)):
+            if (freed := _elidable(message, step.calls)) > 0:
+                yield _Candidate(Item(index, message, step.calls[0], elided=freed))
+            continue
+        if call is None or history.is_unread(index):
             continue
         item = Item(index, message, call)
         recall_of = recalled_from(call.arguments, text_of(message.value))
@@ -272,6 +299,20 @@ def _candidates(messages: Sequence[Message], history: History, *, over: bool) ->
         repeat_of = repeats.get(index)
         pointer = replace(item, repeat_of=repeat_of, superseded_by=superseded.get(index) if repeat_of is None else None)
         yield _Candidate(item, pointer if pointer.is_pointer and pointer.saving > 0 else None)
+
+
+def _elidable(message: Message, called: Sequence[Call]) -> int:
+    """Tokens that eliding the large arguments of a message is expected to free, guessed from its characters."""
+    if message.tokens <= LARGE or not called:
+        return 0
+    chars = len(text_of(message.value)) + sum(len(call.arguments) for call in called)
+    share = message.tokens / max(1, chars)
+    lost = [
+        left_out(arguments) * share - MARK_TOKENS
+        for order, arguments in raw_arguments(message.value).items()
+        if len(called[order].arguments) * share > LARGE
+    ]
+    return int(sum(freed for freed in lost if freed > 0))
 
 
 def _repeats(messages: Sequence[Message], history: History, indexes: range) -> dict[int, int]:
@@ -309,11 +350,12 @@ def _superseded(messages: Sequence[Message], history: History, indexes: range) -
 
 
 def _newest(history: History, keep_results: int) -> frozenset[int]:
-    """The newest results, or those of the newest two steps, whichever is more."""
+    """The newest results, or those of the newest two steps, whichever is more, and the messages of their calls."""
     if keep_results <= 0:
         return frozenset()
     answered = [index for step in history.steps for index in step.answered]
     by_count = sorted(answered)[-keep_results:]
     with_results = [step for step in history.steps if step.answered]
     by_step = [index for step in with_results[-KEEP_STEPS:] for index in step.answered]
-    return frozenset(by_count if len(by_count) >= len(by_step) else by_step)
+    results = by_count if len(by_count) >= len(by_step) else by_step
+    return frozenset([*results, *(history.step_of[index].start for index in results)])

@@ -14,6 +14,7 @@ from compactor.budget import budget_for
 from compactor.commands import push
 from compactor.commands.command import Command
 from compactor.commands.push import Batch, Pushed
+from compactor.copied_marks import known_tags, refusals, seems_copied
 from compactor.effects import Flow, compute, run
 from compactor.exceptions import InvalidMessageError, MessageTooLargeError, StoreUnavailableError, TenantFullError
 from compactor.formats.openai import leading_system
@@ -73,6 +74,7 @@ class Pushing:
         content = encoded[0].own + blake2b(b"".join(message.own for message in encoded), digest_size=16).digest()
         operation = operation_id(idempotency_key) if idempotency_key is not None else self.unconfirmed_or_new(content)
         try:
+            not_run = yield from self._not_run(encoded)
             pushed = yield from self._placed(given, batch, operation, idempotency_key, refusal)
             yield from self._reader.ledger.report(pushed.stored_bytes)
             total = pushed.total
@@ -89,7 +91,16 @@ class Pushing:
         self._next = pushed.first + len(encoded)
         positions = tuple(range(pushed.first, self._next))
         over = pushed.over if pushed.total is not None else self._is_over(total)
-        return Receipt(total, pushed.length, over, positions)
+        return Receipt(total, pushed.length, over, positions, not_run)
+
+    def _not_run(self, encoded: Sequence[Encoded]) -> Flow[tuple[Mapping[str, Any], ...]]:
+        """Results for calls that copy a mark of this session; only what looks like one costs a read."""
+        seeming = [message.value for message in encoded if seems_copied(message.value)]
+        if not seeming:
+            return ()
+        seen = yield from self._reader.current()
+        known = known_tags(seen.history.usable)
+        return tuple(result for value in seeming for result in refusals(value, known))
 
     def _refusal(self, batch: Batch) -> Flow[TenantFullError | None]:
         try:

@@ -25,7 +25,7 @@ MOST: Final = 2_000  # tokens of an answer, unless the caller says otherwise
 PART_OF_WINDOW: Final = 16  # an answer takes at most one part of so many of a small window
 _AROUND: Final = 160  # characters shown on either side of a text that was looked for
 _DIGITS: Final = 15  # of an id
-_ID: Final = re.compile(r"\s*[mM]?(\d{1,15})\s*")
+_ID: Final = re.compile(r"\s*([mM])?(\d{1,15})(?(1)(?:\.\d{1,6})?)\s*")  # a part, m12.1, is shown with its message
 _DESCRIPTION: Final = (
     "Fetches the original text of an earlier message of this conversation that was shortened or left out. Its id, "
     "such as m12, stands behind the word 'original' in the note that took its place. Long originals come in parts: "
@@ -163,7 +163,7 @@ def _whole(value: Any) -> int | None:
     if isinstance(value, int):
         return value if 0 <= value < 10**_DIGITS else None
     match = _ID.fullmatch(value) if isinstance(value, str) else None
-    return None if match is None else int(match[1])
+    return None if match is None else int(match[2])
 
 
 def recalled_from(arguments: str, text: str) -> int | None:

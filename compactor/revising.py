@@ -16,10 +16,21 @@ from compactor.commands.recall import Ending
 from compactor.commands.sync import Change
 from compactor.effects import Flow, compute, run
 from compactor.exceptions import ConfigurationError, RecallExpiredError, SessionDamagedError, StoreUnavailableError
-from compactor.formats.openai import text_of
+from compactor.formats.openai import part_of, text_of
 from compactor.history import read_history
 from compactor.json_values import is_array
-from compactor.models import Code, CompactionId, Erased, Kind, Outcome, Receipt, SessionId, recall_id, recall_position
+from compactor.models import (
+    Code,
+    CompactionId,
+    Erased,
+    Kind,
+    Outcome,
+    Receipt,
+    SessionId,
+    recall_id,
+    recall_part,
+    recall_position,
+)
 from compactor.outcomes import from_json, to_json
 from compactor.pushing import OWN_OPERATION_MS, Pushing, operation_id
 from compactor.queueing import new_id
@@ -50,9 +61,16 @@ class Revising:
         self._reader, self._pushing = reader, pushing
 
     def recall(self, name: str) -> Flow[Any]:
-        """The original message that a recall id names."""
-        record = yield from run(recall.recall(self._reader.keys, recall_position(name)))
-        return record.value()
+        """The original message, or the part of one (`m12.1`), that a recall id names."""
+        whole, part = recall_part(name)
+        record = yield from run(recall.recall(self._reader.keys, recall_position(whole)))
+        value = record.value()
+        if part is None:
+            return value
+        found = part_of(value, part)
+        if found is None:
+            raise RecallExpiredError(f"recall id: the message {whole.strip()} has no part {part}.")
+        return found
 
     def originals(self) -> Flow[list[Any]]:
         """The live conversation as it was pushed, every replacement undone; nothing is changed."""

@@ -13,6 +13,7 @@ from compactor.claims import Claim
 from compactor.commands.counters import EVICTED
 from compactor.commands.prepare import Judgement
 from compactor.compacting import check_wait
+from compactor.copied_marks import copied_problem
 from compactor.correction import Correction
 from compactor.effects import Flow, compute
 from compactor.exceptions import ConfigurationError, SessionEvictedError, StoreUnavailableError
@@ -174,7 +175,7 @@ class Sending:
             sent=send.fixed.total + view.tokens,
             stable_until=view.stable_until + len(opening),
             recounted=found.recounted,
-            problems=found.problems,
+            problems=(*found.problems, *copied_problem(messages)),
         )
         replaced = sum(1 for message in messages if message.replaced)
         shown = [*opening, *view.messages, *(freeze(dict(message)) for message in send.request.extra)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from compactor.checkpoints import Checkpointing
 from compactor.commands import read
 from compactor.compacting import Compacting
+from compactor.copied_marks import newest_refusals
 from compactor.correcting import Correcting
 from compactor.effects import Flow, run
 from compactor.judging import Request, compaction_word, verdict
@@ -77,7 +78,7 @@ class SessionFlows:
         total = sum(message.tokens for message in placed.messages)
         positions = tuple(message.position for message in placed.messages)
         over = total + fixed.total >= placed.seen.correction.levels(judgement.budget).threshold
-        return Receipt(total, len(placed.messages), over, positions)
+        return Receipt(total, len(placed.messages), over, positions, tuple(newest_refusals(placed.messages)))
 
     def status(self) -> Flow[Status]:
         """Where the session stands; an unknown one has `exists` False."""

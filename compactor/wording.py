@@ -38,6 +38,8 @@ class Wording:
     limited_recallable: str
     not_run: str
     stopped: str
+    elided: str
+    copied: str
     too_many_steps: str
     repeated_call: str
     tokens_spent: str
@@ -66,6 +68,8 @@ ENGLISH: Final = Wording(
     limited_recallable="[… {cut} of {whole} characters left out; whole output: {id} …]",
     not_run="[not run: {why}]",
     stopped="[stopped: {why}]",
+    elided="[#{tag}: {cut} characters left out here; original: {id}]",
+    copied="its arguments hold the mark {mark} of text that was left out, not the text; original: {id}",
     too_many_steps="the limit of {limit} tool steps was reached",
     repeated_call="the same call came {count} times in a row",
     tokens_spent="the token budget was used up",
@@ -92,6 +96,8 @@ CHINESE: Final = Wording(
     limited_recallable="[……共 {whole} 个字符，省略了 {cut} 个；全文：{id}……]",
     not_run="[未执行：{why}]",
     stopped="[已停止：{why}]",
+    elided="[#{tag}：此处省略 {cut} 个字符；原文 {id}]",
+    copied="参数中是省略标记 {mark}，而不是被省略的文本；原文 {id}",
     too_many_steps="已达到 {limit} 步工具调用的上限",
     repeated_call="同一调用连续出现了 {count} 次",
     tokens_spent="token 预算已用完",

@@ -137,6 +137,7 @@ def flat(outcome: Outcome) -> dict[str, Any]:
         "by_model": outcome.by_model,
         "by_extract": outcome.by_extract,
         "by_condensed": outcome.by_condensed,
+        "by_arguments": outcome.by_arguments,
         "by_pointer": outcome.by_pointer,
         "left": outcome.left,
         "model": outcome.model,

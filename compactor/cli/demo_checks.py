@@ -71,6 +71,7 @@ def verify(memory: Compactor, name: str, agent: Agent, *, goal: int) -> Report:
         "by_model": sum(outcome.by_model for outcome in agent.outcomes),
         "by_extract": sum(outcome.by_extract for outcome in agent.outcomes),
         "by_condensed": sum(outcome.by_condensed for outcome in agent.outcomes),
+        "by_arguments": sum(outcome.by_arguments for outcome in agent.outcomes),
         "by_pointer": sum(outcome.by_pointer for outcome in agent.outcomes),
         "failures": sorted({run.reason for run in agent.outcomes if run.outcome is Code.SUMMARIZER_FAILED}),
         "kept_messages": kept,

@@ -51,6 +51,47 @@ def _function(function: Any) -> tuple[str, str]:
     return str(function.get("name") or ""), text
 
 
+def raw_arguments(message: Mapping[str, Any]) -> dict[int, Any]:
+    """The arguments of function calls as they stand, by the order of the call; custom tools take plain text."""
+    listed = enumerate(_listed(message))
+    found = {order: call["function"]["arguments"] for order, call in listed if _has_arguments(call)}
+    legacy = message.get("function_call")
+    if is_object(legacy) and "arguments" in legacy:
+        found[len(_listed(message))] = legacy["arguments"]
+    return found
+
+
+def with_arguments(message: Mapping[str, Any], new: Mapping[int, Any]) -> Mapping[str, Any]:
+    """The same message with other arguments for the calls of these orders, which `raw_arguments` names."""
+    listed = _listed(message)
+    changed: dict[str, Any] = {**message}
+    if any(order < len(listed) for order in new):
+        changed["tool_calls"] = [
+            {**call, "function": {**call["function"], "arguments": new[order]}} if order in new else call
+            for order, call in enumerate(listed)
+        ]
+    if len(listed) in new:
+        changed["function_call"] = {**message["function_call"], "arguments": new[len(listed)]}
+    return freeze(changed)  # type: ignore[no-any-return] # why: freeze keeps the outer type
+
+
+def part_of(message: Mapping[str, Any], part: int) -> Any:
+    """A call, or of a message without calls a part of its content; counted from 1, None when there is none."""
+    legacy = message.get("function_call")
+    content = message.get("content")
+    parts = [*_listed(message), *([] if legacy is None else [legacy])] or (list(content) if is_array(content) else [])
+    return parts[part - 1] if 0 < part <= len(parts) else None
+
+
+def _listed(message: Mapping[str, Any]) -> list[Any]:
+    listed = message.get("tool_calls")
+    return list(listed) if is_array(listed) else []
+
+
+def _has_arguments(call: Any) -> bool:
+    return is_object(call) and is_object(call.get("function")) and "arguments" in call["function"]
+
+
 def leading_system(messages: Iterable[Mapping[str, Any]]) -> int:
     """How many system and developer messages open a list."""
     count = 0

@@ -49,7 +49,13 @@ Name = Annotated[
     str,
     Path(pattern=NAME_PATTERN, min_length=1, max_length=150, description="1-150 of `A-Z a-z 0-9 . _ : @ -`."),
 ]
-RecallId = Annotated[str, Path(pattern="^m[0-9]{1,15}$", description="A recall id such as `m12`.")]
+RecallId = Annotated[
+    str,
+    Path(
+        pattern=r"^m[0-9]{1,15}(\.[1-9][0-9]{0,5})?$",
+        description="A recall id such as `m12`; `m12.1` is the first call of that message.",
+    ),
+]
 IdempotencyKey = Annotated[
     str | None,
     Header(

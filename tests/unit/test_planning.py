@@ -75,7 +75,7 @@ def test_no_words_of_system_developer_user_or_assistant_are_touched(kept: Chat) 
     assert chosen(stored(chat)) == [4]
 
 
-def test_call_arguments_are_not_touched() -> None:
+def test_call_arguments_that_are_no_json_are_not_touched() -> None:
     assert chosen(stored([user(), calling(call("a", arguments=LARGE)), result("a", "short"), assistant()])) == []
 
 
@@ -395,3 +395,68 @@ def test_a_newer_picture_supersedes_an_older_one() -> None:
     picture = [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]
     messages = stored(polls(picture, picture))
     assert superseded(messages, target_tokens=total(messages) - 500) == [(2, 4)]
+
+
+# --- elided arguments
+
+
+def writes(count: int, *, size: int = 4_000, answer: str = "done") -> list[Chat]:
+    """Steps that each write a long text, then an answer; the calls stand at 1, 3, 5, ..."""
+    chat = [user("go")]
+    for number in range(count):
+        text = json.dumps({"path": f"a{number}.py", "content": f"{number}" * size})
+        chat += [calling(call(f"c{number}", "write", text)), result(f"c{number}", f"{number}{answer}")]
+    return [*chat, assistant("done")]
+
+
+def test_long_arguments_of_old_calls_are_elided_from_the_oldest_on() -> None:
+    messages = stored(writes(6))
+    assert chosen(messages, keep_results=3, target_tokens=total(messages) - 100) == [1]
+    assert chosen(messages, keep_results=3) == [1, 3, 5]
+
+
+def test_the_newest_calls_stay_whatever_the_need() -> None:
+    assert chosen(stored(writes(3)), keep_results=3) == []
+    assert chosen(stored(writes(3)), keep_results=0) == [1, 3, 5]
+
+
+def test_arguments_stay_as_long_as_results_reach_the_need() -> None:
+    messages = stored([*writes(3), *rows(LARGE, LARGE, LARGE, LARGE, LARGE)])
+    assert chosen(messages, keep_results=3, target_tokens=total(messages) - 1_000) == [10, 12]
+    assert chosen(messages, keep_results=3, target_tokens=total(messages) - 3_000) == [1, 3, 5, 10]
+
+
+def test_a_call_and_its_result_may_both_be_replaced() -> None:
+    assert chosen(stored(writes(1, answer=LARGE))) == [1, 2]
+
+
+def test_the_call_of_an_unread_or_open_step_is_not_touched() -> None:
+    chat = writes(2)
+    assert chosen(stored(chat[:-1])) == [1]
+    assert chosen(stored([*chat[:3], calling("x", call("y", "write", json.dumps({"c": LARGE}))), result("x")])) == [1]
+    parallel = calling(call("x", "write", json.dumps({"c": LARGE})), call("y", "write", json.dumps({"c": LARGE})))
+    assert chosen(stored([user(), parallel, result("x"), assistant("meanwhile")])) == []
+
+
+def test_a_pinned_kept_or_already_elided_call_is_not_touched() -> None:
+    for marked in ({"pinned": True}, {"kept": True}, {"kind": Kind.ELIDED}):
+        messages = stored(writes(2))
+        messages[1] = Message(1, messages[1].value, messages[1].tokens, **marked)  # type: ignore[arg-type] # why: each key has its type
+        assert chosen(messages) == [3]
+
+
+def test_no_arguments_before_the_frontier_are_touched() -> None:
+    messages = stored(writes(3))
+    messages[4] = replaced(messages[4], "short")
+    assert chosen(messages) == [5]
+
+
+def test_short_arguments_and_short_strings_stay() -> None:
+    assert chosen(stored(writes(3, size=1_000))) == []  # 250 tokens each
+    many = json.dumps({f"key {number}": "words " * 20 for number in range(60)})
+    assert chosen(stored([user(), calling(call("a", "write", many)), result("a"), assistant()])) == []
+
+
+def test_the_text_beside_a_call_counts_for_nothing() -> None:
+    chat = [user(), {**calling(call("a", "read", '{"path": "a"}')), "content": LARGE * 4}, result("a"), assistant()]
+    assert chosen(stored(chat)) == []

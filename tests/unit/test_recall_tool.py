@@ -118,6 +118,7 @@ def test_a_chinese_original_is_answered_in_chinese() -> None:
         (b'{"id": "m12", "start": null, "find": null}', Asked(12)),
         ({"id": " M12 ", "start": "40", "other": [1]}, Asked(12, 40)),
         ({"id": 12, "start": 40.0}, Asked(12, 40)),
+        ({"id": "m12.1"}, Asked(12)),
     ],
 )
 def test_arguments_are_taken_as_frameworks_and_models_give_them(arguments: Any, asked: Asked) -> None:
@@ -130,7 +131,7 @@ def test_arguments_are_taken_as_frameworks_and_models_give_them(arguments: Any, 
         None, "", "m12", "{", "[]", "null", '"m12"', {}, {"id": None}, {"id": True}, {"id": "m12-48x"}, {"id": ["m12"]},
         {"id": "m-1"}, {"id": -1}, {"id": "m" + "9" * 30}, {"id": 10**20}, {"id": 1e300}, {"id": float("nan")},
         {"id": "m1", "start": -1}, {"id": "m1", "start": "x"}, {"id": "m1", "start": 1.5}, {"id": "m1", "find": 7},
-        "[" * 100_000, {"id": "other/session/m12"}, {"id": "m12, m13"}, 5, object(),
+        "[" * 100_000, {"id": "other/session/m12"}, {"id": "m12, m13"}, {"id": "12.1"}, 5, object(),
     ],
 )  # fmt: skip
 def test_what_names_no_original_is_no_request(arguments: Any) -> None:

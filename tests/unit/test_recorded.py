@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
 import pytest
 
 from compactor import Code, ModelConfig, compact_messages
+from compactor.arguments import LONG
 from compactor.encodings import encoder
 from compactor.formats.openai import calls
 from compactor.history import read_history
@@ -25,10 +27,33 @@ FILES = [
     "tau2_sft_openai_format", "taubench_airline_gpt4o", "toolbench_legacy", "uitars",
 ]  # fmt: skip
 O200K = "o200k_base"
+LEFT_OUT = ("characters left out here", "此处省略")
 
 
 def sessions(name: str, most: int = 3) -> list[list[dict[str, Any]]]:
     return [session["messages"] for session in recorded(name, most=most)]
+
+
+def is_elided(new: Any, old: Any) -> bool:
+    """Whether a message differs in long strings of its calls' arguments alone."""
+    pairs = list(zip(calls(new), calls(old), strict=True))
+    shapes = [[shape(json.loads(call.arguments)) for call in pair] for pair in pairs if pair[0] != pair[1]]
+    named = all((one.id, one.name) == (other.id, other.name) for one, other in pairs)
+    beside = [{key: value for key, value in message.items() if key != "tool_calls"} for message in (new, old)]
+    return bool(shapes) and named and beside[0] == beside[1] and all(one == other for one, other in shapes)
+
+
+def shape(value: Any) -> Any:
+    """A value without its long strings."""
+    if isinstance(value, dict):
+        return {key: shape(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [shape(inner) for inner in value]
+    return (
+        ...
+        if isinstance(value, str) and (len(value) > LONG or "characters left out" in value or "此处省略" in value)
+        else value
+    )
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -40,13 +65,13 @@ def test_every_recorded_message_comes_back_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_compaction_adds_no_fault_and_changes_nothing_but_results(name: str) -> None:
+def test_a_compaction_adds_no_fault_and_changes_nothing_but_results_and_long_arguments(name: str) -> None:
     for chat in sessions(name):
         config = ModelConfig("gpt-4o", context_limit_tokens=8_000)
         found = compact_messages(chat, config)
         assert not added_faults(chat, found.messages)
         for new, old in zip(found.messages, chat, strict=True):
-            assert new is old or old["role"] in ("tool", "function")
+            assert new is old or old["role"] in ("tool", "function") or is_elided(new, old)
         if found.outcome.outcome is Code.APPLIED:
             assert found.after < found.before
 
