@@ -50,7 +50,7 @@ def test_a_recall_id_of_no_message_is_told_apart_from_an_unknown_session(memory:
         session.recall(unknown)
 
 
-@pytest.mark.parametrize("wrong", ["", "12", "x12", "m-1", "m1.5", "m", "m 1", "m1\n2", "m" + "9" * 40])
+@pytest.mark.parametrize("wrong", ["", "12", "x12", "m-1", "m1.x", "m1.0", "m", "m 1", "m1\n2", "m" + "9" * 40])
 def test_a_text_that_is_no_recall_id_is_refused(memory: Client, wrong: str) -> None:
     session = memory.session("recall/wrong", ROOMY)
     session.push(user("hello"))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from compactor.arguments import HEAD, LONG, TAIL, elide, elided, left_out, tag_of
 from compactor.formats.openai import calls
+from compactor.json_values import is_array, is_object
 from compactor.models import Kind, Message
 from compactor.tokens import count_message
 from tests.unit.chat import Chat, assistant, by_length, call, calling
@@ -140,9 +141,9 @@ def same(new: Any, old: Any) -> bool:
     """The same value but for strings over LONG, which are shorter and have the same ends."""
     if isinstance(old, str) and len(old) > LONG:
         return len(new) < len(old) and new[: HEAD // 2] == old[: HEAD // 2] and new[-TAIL // 2 :] == old[-TAIL // 2 :]
-    if isinstance(old, dict):
+    if is_object(old):
         return list(new) == list(old) and all(same(new[key], old[key]) for key in old)
-    if isinstance(old, list):
+    if is_array(old):
         return len(new) == len(old) and all(map(same, new, old))
     return repr(new) == repr(old)
 

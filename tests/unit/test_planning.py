@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -439,10 +440,13 @@ def test_the_call_of_an_unread_or_open_step_is_not_touched() -> None:
 
 
 def test_a_pinned_kept_or_already_elided_call_is_not_touched() -> None:
-    for marked in ({"pinned": True}, {"kept": True}, {"kind": Kind.ELIDED}):
-        messages = stored(writes(2))
-        messages[1] = Message(1, messages[1].value, messages[1].tokens, **marked)  # type: ignore[arg-type] # why: each key has its type
-        assert chosen(messages) == [3]
+    plain = stored(writes(2))
+    for marked in (
+        replace(plain[1], pinned=True),
+        replace(plain[1], kept=True),
+        replace(plain[1], kind=Kind.ELIDED),
+    ):
+        assert chosen([plain[0], marked, *plain[2:]]) == [3]
 
 
 def test_no_arguments_before_the_frontier_are_touched() -> None:

@@ -13,6 +13,7 @@ from compactor.arguments import LONG
 from compactor.encodings import encoder
 from compactor.formats.openai import calls
 from compactor.history import read_history
+from compactor.json_values import is_array, is_object
 from compactor.models import Fit, Message
 from compactor.records import encode_message, read_json
 from compactor.tokens import count_message
@@ -45,9 +46,9 @@ def is_elided(new: Any, old: Any) -> bool:
 
 def shape(value: Any) -> Any:
     """A value without its long strings."""
-    if isinstance(value, dict):
+    if is_object(value):
         return {key: shape(inner) for key, inner in value.items()}
-    if isinstance(value, list):
+    if is_array(value):
         return [shape(inner) for inner in value]
     return (
         ...
