@@ -24,6 +24,7 @@ from compactor.exceptions import (
 from compactor.message_list import compact_messages
 from compactor.model_config import ModelConfig
 from compactor.models import Code, Compacted, Context, Erased, Fit, Outcome, Receipt, Status, Verdict
+from compactor.rules import Rule
 from compactor.session_context import AsyncSessionContext, SessionContext
 from compactor.settings import Settings
 
@@ -50,6 +51,7 @@ __all__ = [
     "Outcome",
     "RecallExpiredError",
     "Receipt",
+    "Rule",
     "SchemaVersionError",
     "Session",
     "SessionContext",

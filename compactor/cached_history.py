@@ -21,7 +21,7 @@ class CachedHistory:
 
     `messages` are in stored order, tombstones included, `lead` of them leading system messages;
     `chain` is the fingerprint of the originals; `sent` are fingerprints of results that were handed
-    out cut short; the first `sound` of the usable ones are known to be in order.
+    out cut short; the first `sound` of the usable ones are known to be in order; `phrases` are pinned.
     """
 
     version: int
@@ -33,6 +33,7 @@ class CachedHistory:
     sound: int = 0
     lead: int = 0
     sent: frozenset[bytes] = frozenset()
+    phrases: tuple[str, ...] = ()
     tokens: int = field(init=False)
     usable: tuple[Message, ...] = field(init=False)
     problems: tuple[str, ...] = field(init=False)

@@ -1,7 +1,7 @@
 """The story of one compaction: snapshot -> plan -> summarize -> verify -> archive ahead -> swap.
 
 This module decides; what it needs from outside comes as arguments: a runner of commands, a
-summarizer, an encoder per encoding, a clock.
+summarizer, an encoder per encoding, a clock, the operator's rules.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from compactor.formats.openai import leading_system
 from compactor.ledger import Rates, bill, steps_until
 from compactor.models import Bill, Code, CompactionId, Kind, Message, Outcome, Replacement
 from compactor.outcomes import to_json
+from compactor.pins import read_phrases
 from compactor.planning import Nothing, Plan, Snapshot, plan
 from compactor.pricing import Price
 from compactor.quarantine import readable
 from compactor.records import KEPT, PINNED, PROVISIONAL, SOFT, Record, encode_message
 from compactor.reuse import Answers, ReusingSummarizer, Runner
+from compactor.rules import Rule, rules_of, stored_rules
 from compactor.tokens import Encode, count_message
 
 T = TypeVar("T")
@@ -52,6 +54,7 @@ class Tools:
     model: str = ""
     price: Callable[[str, int], Price | None] = lambda _model, _tokens: None
     answers: Answers = field(default_factory=Answers)
+    rules: tuple[Rule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,12 @@ class _Run:
         read = read_messages(stored.records, stored.state.offset, self.encoding, self.encode)
         head = judged.get("head", 0)
         messages = readable([message for message in read if message.position >= head])[0]
-        self.snapshot = Snapshot(messages, judged["fixed"] + sum(message.tokens for message in messages))
+        self.snapshot = Snapshot(
+            messages,
+            judged["fixed"] + sum(message.tokens for message in messages),
+            rules_of((*tools.rules, *stored_rules(judged.get("rules")))),
+            read_phrases(stored.raw.get("pins")),
+        )
         leading = leading_system(message.value for message in messages)
         lead = sum(message.tokens for message in messages[:leading])
         self._earlier = number(stored.raw.get("spent_in")), number(stored.raw.get("spent_out"))

@@ -20,13 +20,15 @@ from compactor.exceptions import (
     SummarizerTransient,
 )
 from compactor.extract import Source, extract, extracts, missing
-from compactor.failures import failure_line
+from compactor.failures import failure_line, failure_lines
 from compactor.formats.openai import calls, media_of, text_of, with_text
 from compactor.models import Kind, Message, Replacement, recall_id
+from compactor.pins import carried, lost
 from compactor.planning import LARGEST_CONDENSED, Item, Plan, Snapshot
 from compactor.prompts import LARGEST_SHARE, PROMPT_VERSION, Summary, SummaryRequest, safe
 from compactor.redaction import redact
 from compactor.replies import says_something
+from compactor.rules import How
 from compactor.tokens import Encode, count_message, count_text
 from compactor.wording import Wording, tool_name, wording_for
 from compactor.worth import known_values
@@ -136,10 +138,10 @@ def draft(
         else:
             items.append(item)
     writer.known = _known(snapshot, items, writer.draft.replacements)
-    if summarize is None or not items:
-        writer.extract_together(items)
-    else:
-        _by_model(items, writer, summarize, limits, progress)
+    writer.extract_together([item for item in items if summarize is None or item.treatment.how is How.EXTRACT])
+    told = [item for item in items if item.treatment.how is not How.EXTRACT]
+    if summarize is not None and told:
+        _by_model(told, writer, summarize, limits, progress)
     writer.finish()
     return writer.draft
 
@@ -268,8 +270,10 @@ class _Writer:
             other=recall_id(other),
             id=recall_id(item.message.position),
         )
+        told = self.carried(item, failures=item.superseded_by is not None)
         failure = failure_line(self.request(item).text) if item.superseded_by is not None else ""
-        return self._checked(item, f"{text}\n{failure}" if failure else text, Kind.POINTER)
+        lines = [text, *told, *([failure] if failure and failure not in told else [])]
+        return self._checked(item, "\n".join(lines), Kind.POINTER)
 
     def condensed(self, item: Item) -> Replacement | None:
         """The condensed text under our header; None where it frees too little, or would hold a secret."""
@@ -280,6 +284,7 @@ class _Writer:
         head = [_header(item, words.condensed)]
         if short.form is not Form.JSON:
             head.append(words.tables if short.form is Form.TABLES else words.line_marks)
+        head[1:1] = [line for line in self.carried(item) if line not in short.text]
         value = with_text(message.value, "\n".join([*head, short.text]))
         after = count_message(value, self.encode)
         if after > LARGEST_CONDENSED * message.tokens:
@@ -289,14 +294,15 @@ class _Writer:
     def summarised(self, item: Item, summary: Summary) -> Replacement | None:
         """The model's text under our header; too long a text is cut to its most telling lines."""
         words = wording_for(text_of(item.message.value))
-        head = _head(item, words)
+        head = self._head(item, words)
         room = self._room(item, head)
         body = summary.text
-        left_out = self._left_out(item, body, room // _MISSING_SHARE)
+        told = "\n".join([*self.carried(item), body])
+        left_out = self._left_out(item, told, room // _MISSING_SHARE)
         room -= count_text(f"\n{left_out}", self.encode) if left_out else 0
         if count_text(body, self.encode) > room:
             body = extract(body, budget=room, encode=self.encode, wording=words)
-        whole = f"{head}\n{body}"
+        whole = _under(head, body)
         with_all = self._checked(item, f"{whole}\n{left_out}", Kind.SUMMARY) if left_out else None
         return with_all or self._checked(item, whole, Kind.SUMMARY)
 
@@ -308,7 +314,7 @@ class _Writer:
     def extract_together(self, items: Sequence[Item]) -> None:
         """Extracts of results that share their tokens: one with more to tell gets more of them."""
         texts = [self.request(item).text for item in items]
-        heads = [_head(item, wording_for(text)) for item, text in zip(items, texts, strict=True)]
+        heads = [self._head(item, wording_for(text)) for item, text in zip(items, texts, strict=True)]
         rooms = [self._smaller(item, head) for item, head in zip(items, heads, strict=True)]
         bodies = extracts(
             [Source(text, room, wording_for(text), _SMALLEST_BODY) for text, room in zip(texts, rooms, strict=True)],
@@ -317,17 +323,29 @@ class _Writer:
             known=self.known,
         )
         for item, head, body in zip(items, heads, bodies, strict=True):
-            self.add(self._checked(item, f"{head}\n{body}" if body else head, Kind.EXTRACT))
+            self.add(self._checked(item, _under(head, body), Kind.EXTRACT))
 
     def extracted(self, item: Item, *, provisional: bool = False) -> Replacement | None:
         """Lines of the result itself under our header."""
         text = self.request(item).text
         words = wording_for(text)
-        head = _head(item, words)
+        head = self._head(item, words)
         budget = min(item.body_tokens, self._smaller(item, head))
         body = extract(text, budget=budget, encode=self.encode, wording=words, known=self.known)
-        whole = f"{head}\n{body}" if body else head
-        return self._checked(item, whole, Kind.EXTRACT, provisional=provisional)
+        return self._checked(item, _under(head, body), Kind.EXTRACT, provisional=provisional)
+
+    def carried(self, item: Item, *, failures: bool = True) -> list[str]:
+        """Lines that a replacement must hold word for word: those with pinned phrases, and failures a rule keeps."""
+        text = text_of(item.message.value)
+        lines = carried(text, self.snapshot.phrases)
+        errors = failure_lines(text) if failures and item.treatment.keep_errors else []
+        return [*lines, *(line for line in errors if line not in lines)]
+
+    def _head(self, item: Item, words: Wording) -> str:
+        """What a replacement opens with: header, a note on the media it leaves out, what it must hold."""
+        media = media_of(item.message.value)
+        note = [words.media.format(count=media)] if media else []
+        return "\n".join([_header(item, words.header), *note, *self.carried(item)])
 
     def _room(self, item: Item, head: str, most: int = LARGEST) -> int:
         """Tokens left for a body beside header, name and ids, of `most` in all."""
@@ -341,7 +359,10 @@ class _Writer:
         """The replacement, or None when it is not clearly smaller than its source."""
         message = item.message
         (text,) = redact(text) if kind is not Kind.POINTER else (text,)  # whatever wrote it
-        value = with_text(message.value, safe(text))  # a client must be able to send what we wrote
+        text = safe(text)  # a client must be able to send what we wrote
+        if lost(text_of(message.value), text, self.snapshot.phrases):
+            return None
+        value = with_text(message.value, text)
         after = count_message(value, self.encode)
         if after > LARGEST_SHARE * message.tokens and not (kind is Kind.POINTER and after < message.tokens):
             return None
@@ -356,11 +377,10 @@ def _worse(known: Failure | None, error: SummarizerError) -> Failure:
     return replace(known, retry_after=max(waits, default=None))
 
 
-def _head(item: Item, words: Wording) -> str:
-    """The header of a replacement, with a note on the images and files it leaves out."""
-    header = _header(item, words.header)
-    media = media_of(item.message.value)
-    return f"{header}\n{words.media.format(count=media)}" if media else header
+def _under(head: str, body: str) -> str:
+    """The body under its head, without the lines that stand in it already."""
+    told = set(head.splitlines())
+    return "\n".join([head, *(row for row in body.splitlines() if row.strip() not in told)])
 
 
 def _header(item: Item, sentence: str) -> str:

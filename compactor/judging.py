@@ -104,7 +104,7 @@ def request_key(request: Request, encoding: str) -> tuple[str, ...]:
 def judge(config: ModelConfig, request: Request, fixed: Fixed, encoding: str, prior: float = 1.0) -> Judgement:
     """The budget of a send (without the history's own system messages), and the JSON the session keeps of it."""
     budget = budget_for(config, fixed=fixed.total, max_output_tokens=request.max_output_tokens)
-    kept = {
+    kept: dict[str, Any] = {
         "model": config.model,
         "encoding": encoding,
         "limit": budget.limit,
@@ -114,6 +114,8 @@ def judge(config: ModelConfig, request: Request, fixed: Fixed, encoding: str, pr
         "fixed": budget.fixed,
         "prior": prior,
     }
+    if config.rules:
+        kept["rules"] = [rule.as_json() for rule in config.tool_rules]
     written = json.dumps(kept, separators=(",", ":")).encode()
     return Judgement(budget, encoding, written, model_key(config.model), first_correction(prior))
 

@@ -18,8 +18,10 @@ from compactor.json_values import is_object
 from compactor.judging import Request, count_fixed
 from compactor.model_config import ModelConfig
 from compactor.models import Code, Compacted, Message, Outcome, recall_id
+from compactor.pins import split_pins
 from compactor.planning import KEEP_RESULTS, Nothing, Plan, Snapshot, plan
 from compactor.records import encode_message
+from compactor.rules import rules_of
 from compactor.tokens import Encode, count_message
 from compactor.wording import carries_header
 
@@ -34,13 +36,16 @@ def compact_messages(
     target_tokens: int | None = None,
     keep_recent_results: int = KEEP_RESULTS,
     format: str = "openai",  # noqa: A002 # why: the name users know
+    pins: Sequence[int | str] = (),
 ) -> Compacted:
     """Compacts a list of chat messages; the list given is not changed.
 
     Above the threshold of `config` the oldest large tool results are replaced, by `summarizer` (for
     example ModelSummarizer) or, without one, by extracts. `target_tokens` (tokens of the whole send)
     compacts whatever the threshold says. `keep_recent_results` newest results stay while older can
-    be had. Raises ConfigurationError, InvalidMessageError.
+    be had. `pins` are messages (by index, or as `m12`) that stay as they are, and phrases that stand word for
+    word in whatever replaces a result that holds one; the rules of `config` hold too. Raises
+    ConfigurationError, InvalidMessageError.
     """
     if format != "openai":
         raise ConfigurationError("format: expected 'openai' (Chat Completions messages).")
@@ -51,6 +56,7 @@ def compact_messages(
     started = time.monotonic()
     encode = encoder(encoding_name(config.model, config.encoding))
     snapshot, fixed, lead = _snapshot(given, tools, encode)
+    snapshot = _governed(snapshot, config, pins)
     correction = first_correction(prior_of(config.model))
     budget = correction.levels(budget_for(config, fixed=fixed + lead))
     planned = plan(snapshot, budget, keep_results=keep_recent_results, target_tokens=target_tokens)
@@ -87,6 +93,15 @@ def _snapshot(messages: Sequence[Any], tools: Any, encode: Encode) -> tuple[Snap
     fixed = count_fixed(Request(tools=tools), encode).total
     leading = leading_system(values)
     return Snapshot(read, fixed + sum(m.tokens for m in read)), fixed, sum(m.tokens for m in read[:leading])
+
+
+def _governed(snapshot: Snapshot, config: ModelConfig, pins: Sequence[int | str]) -> Snapshot:
+    """The snapshot with what may not be replaced: pinned messages and phrases, and the rules."""
+    places, phrases = split_pins(pins)
+    if places and max(places) >= len(snapshot.messages):
+        raise ConfigurationError(f"pins: expected places below {len(snapshot.messages)}, the number of messages.")
+    messages = [replace(m, pinned=True) if m.position in places else m for m in snapshot.messages]
+    return replace(snapshot, messages=messages, rules=rules_of(config.tool_rules), phrases=phrases)
 
 
 def _message(position: int, value: Mapping[str, Any], encode: Encode) -> Message:

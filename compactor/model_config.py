@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from compactor.exceptions import ConfigurationError
 from compactor.records import ENCODINGS
+from compactor.rules import Rule, check_rules
 
 K: Final = 1_000  # the unit of context limits: 1K = 1,000 tokens
 LARGEST: Final = 20_000  # K tokens; more means that somebody gave tokens
@@ -21,7 +23,8 @@ class ModelConfig:
 
     `context_limit` and `compact_at` are in K tokens (128 = 128,000; "128K" is taken too),
     `context_limit_tokens` and `max_output_tokens` in tokens. One of the two limits is mandatory: no
-    window is ever guessed. Raises ConfigurationError, which says what was expected.
+    window is ever guessed. `rules` say what may be done with the results of which tools (see `Rule`);
+    mappings of its fields are taken too. Raises ConfigurationError, which says what was expected.
     """
 
     model: str
@@ -31,6 +34,7 @@ class ModelConfig:
     compact_at: int | str | None = None
     encoding: str | None = None
     max_output_tokens: int | None = None
+    rules: Sequence[Rule | Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, str) or not self.model.strip():
@@ -46,6 +50,7 @@ class ModelConfig:
         for name in ("context_limit_tokens", "max_output_tokens"):
             if getattr(self, name) is not None:
                 _whole(name, getattr(self, name))
+        object.__setattr__(self, "rules", check_rules(self.rules))
         self._check_choices()
         self._check_sizes()
 
@@ -70,6 +75,11 @@ class ModelConfig:
             return self.context_limit_tokens
         assert isinstance(self.context_limit, int)
         return self.context_limit * K
+
+    @property
+    def tool_rules(self) -> tuple[Rule, ...]:
+        """The rules as they were checked."""
+        return tuple(rule for rule in self.rules if isinstance(rule, Rule))
 
     @property
     def compact_at_tokens(self) -> int | None:

@@ -4,7 +4,8 @@ Rungs of this module: exact repeats become pointers, above the ceiling also resu
 gave anew; then results lose their form and no information; then large ones become summaries or
 extracts; then long arguments of old calls are elided. Candidates are taken from the oldest on and
 nothing before the frontier (the end of the last replacement) is touched, so one crossing pays for many
-turns and prompt caches stay warm. A message is replaced once: what was condensed stays condensed.
+turns and prompt caches stay warm. A message is replaced once: what was condensed stays condensed. Pins and
+rules say what stays.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from compactor.formats.openai import Call, media_of, raw_arguments, text_of
 from compactor.history import History, read_history
 from compactor.models import Code, Message
 from compactor.recall_tool import recalled_from
+from compactor.rules import FREE, STANDARD, How, Rules, Treatment
+from compactor.staying import keep_arguments, staying, treatments
 
 LARGE: Final = 400  # tokens; 6-27 % of results hold 24-76 % of tool tokens above it
 MEDIUM: Final = 200  # tokens; smaller results are never summarised
@@ -38,10 +41,15 @@ MARK_TOKENS: Final = 40  # allowance for the mark in an elided string
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A history as one plan sees it; `total` is what a send counts now, fixed part included."""
+    """A history as one plan sees it; `total` is what a send counts now, fixed part included.
+
+    `rules` say what may be done with which results, `phrases` must survive in whatever replaces one.
+    """
 
     messages: Sequence[Message]
     total: int
+    rules: Rules = STANDARD
+    phrases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,7 @@ class Item:
     recall_of: int | None = None
     condensed: Condensed | None = None
     elided: int = 0
+    treatment: Treatment = FREE
 
     @property
     def is_pointer(self) -> bool:
@@ -133,7 +142,7 @@ def plan(
         return reached if forced else Nothing(Code.EXHAUSTED, "system_and_tools")
     history = read_history([message.value for message in snapshot.messages])
     over = snapshot.total > budget.ceiling
-    chosen = _choose(snapshot.messages, history, need, keep_results, over=over)
+    chosen = _choose(snapshot, history, need, keep_results, over=over)
     if not chosen:
         if snapshot.total < budget.threshold:
             return Nothing(Code.NOTHING_TO_DO, "no tool result that may be shortened")
@@ -151,11 +160,15 @@ def what_fills(snapshot: Snapshot, budget: Budget, history: History) -> str:
         "user_and_assistant_text": 0,
         "replacements": 0,
         "recent_or_small_results": 0,
+        "pins_and_rules": 0,
     }
+    treated = treatments(snapshot.rules, history, range(len(snapshot.messages)))
     for index, message in enumerate(snapshot.messages):
         if index < history.leading:
             continue
-        if message.replaced:
+        if message.pinned or treated.get(index, FREE).how is How.NEVER:
+            parts["pins_and_rules"] += message.tokens
+        elif message.replaced:
             parts["replacements"] += message.tokens
         elif history.roles[index] in ("tool", "function"):
             parts["recent_or_small_results"] += message.tokens
@@ -164,12 +177,12 @@ def what_fills(snapshot: Snapshot, budget: Budget, history: History) -> str:
     return max(parts, key=lambda name: parts[name])
 
 
-def _choose(messages: Sequence[Message], history: History, need: int, keep_results: int, *, over: bool) -> list[Item]:
+def _choose(snapshot: Snapshot, history: History, need: int, keep_results: int, *, over: bool) -> list[Item]:
     """The first set of candidates, cheapest rungs first, that reaches the need; else all there are.
 
     Where nothing reaches it, what keeps everything is taken if it frees nearly as much.
     """
-    candidates = list(_candidates(messages, history, over=over))
+    candidates = list(_candidates(snapshot, history, over=over))
     chosen: list[Item] = []
     for rung in _rungs(_newest(history, keep_results)):
         chosen = _take(candidates, rung, need)
@@ -207,7 +220,11 @@ class _Candidate:
 
     def _condense(self) -> Item | None:
         value = self.item.message.value
-        text = text_of(value) if self.summary() and not media_of(value) else ""
+        text = (
+            text_of(value)
+            if self.summary() and not media_of(value) and self.item.treatment.how is not How.SUMMARIZE
+            else ""
+        )
         shorter = condense(text) if text else None
         item = None if shorter is None else replace(self.item, condensed=shorter)
         return item if item is not None and item.cost <= LARGEST_CONDENSED * self.tokens else None
@@ -270,34 +287,39 @@ def _take(candidates: Sequence[_Candidate], rung: _Rung, need: int) -> list[Item
     return taken
 
 
-def _candidates(messages: Sequence[Message], history: History, *, over: bool) -> Iterator[_Candidate]:
+def _candidates(snapshot: Snapshot, history: History, *, over: bool) -> Iterator[_Candidate]:
     """What may be replaced, from the oldest on: behind the frontier, read, answered, neither pinned nor kept.
 
     Results, and the messages of calls with long arguments.
     """
+    messages, rules = snapshot.messages, snapshot.rules
     frontier = max((i for i, m in enumerate(messages) if m.replaced), default=-1)
     behind = range(frontier + 1, len(messages))
+    treated = treatments(rules, history, behind)
+    kept = staying(treated, history)
     repeats = _repeats(messages, history, behind)
-    superseded = _superseded(messages, history, behind) if over else {}
+    superseded = _superseded(messages, history, behind) if over or rules.any_repeatable else {}
     for index in behind:
         message, call = messages[index], history.call_of(index)
         step = history.step_of.get(index)
         if step is None or step.open or message.pinned or message.kept:
             continue
         if index == step.start and not any(map(history.is_unread, step.answered)):
-            if (freed := _elidable(message, step.calls)) > 0:
+            freed = _elidable(message, step.calls)
+            if freed > 0 and not keep_arguments(step.calls, rules, snapshot.phrases):
                 yield _Candidate(Item(index, message, step.calls[0], elided=freed))
             continue
-        if call is None or history.is_unread(index):
+        if call is None or history.is_unread(index) or index in kept:
             continue
-        item = Item(index, message, call)
+        item = Item(index, message, call, treatment=treated[index])
         recall_of = recalled_from(call.arguments, text_of(message.value))
         if recall_of is not None and recall_of < message.position:
             # No pointer like a repeat's: while it is among the newest, the model still needs what it asked for.
             yield _Candidate(item, _condensed=[replace(item, recall_of=recall_of)])
             continue
         repeat_of = repeats.get(index)
-        pointer = replace(item, repeat_of=repeat_of, superseded_by=superseded.get(index) if repeat_of is None else None)
+        newer = superseded.get(index) if repeat_of is None and (over or item.treatment.repeatable) else None
+        pointer = replace(item, repeat_of=repeat_of, superseded_by=newer)
         yield _Candidate(item, pointer if pointer.is_pointer and pointer.saving > 0 else None)
 
 

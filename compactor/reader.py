@@ -19,6 +19,8 @@ from compactor.exceptions import ConfigurationError
 from compactor.judging import Fixed, Request, count_fixed, judge, request_key
 from compactor.model_config import ModelConfig
 from compactor.models import CompactionId, SessionId
+from compactor.protection import Protection
+from compactor.rules import rules_of
 from compactor.settings import Settings
 from compactor.tenant_ledger import TenantBook, TenantLedger
 from compactor.tokens import Encode
@@ -74,6 +76,7 @@ class SessionReader:
         self.ledger = self.ledger_of(session)
         self._encode: Encode | None = None
         self.model = model_key(config.model)
+        self._rules = rules_of((*self.settings.rules, *config.tool_rules))
         self._first = first_correction(surroundings.prior(config.model))
 
     @property
@@ -118,6 +121,10 @@ class SessionReader:
         key = self.session, self.model
         if self.around.anchors.get(key, "") != anchor:
             self.around.anchors[key] = anchor
+
+    def protection(self, history: CachedHistory) -> Protection:
+        """What a view leaves in place: by the rules of operator and bot, and by pinned phrases."""
+        return Protection(self._rules, history.phrases)
 
     def budget(self, request: Request, fixed: Fixed) -> Budget:
         return budget_for(self.config, fixed=fixed.total, max_output_tokens=request.max_output_tokens)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -157,9 +157,12 @@ class Sending:
         lead_tokens = _tokens(messages[: leading_system(message.value for message in messages)])
         levels = found.correction.levels(send.judgement.budget)
         whole = replace(levels, fixed=levels.fixed + lead_tokens)
-        view = compose(messages, whole, send.encode, beside=send.fixed.total, cut=history.cut)
+        composed = partial(
+            compose, messages, encode=send.encode, beside=send.fixed.total, protection=self._reader.protection(history)
+        )
+        view = composed(whole, cut=history.cut)
         if send.tool_text:
-            view = _as_text(view, messages, whole, send)
+            view = _as_text(view, composed, whole, send)
         else:
             self._remember(view, history)
         opening = [freeze(dict(message)) for message in send.request.opening]
@@ -189,7 +192,7 @@ class Sending:
             self._reader.around.histories.put(self._reader.cache_key, remembered)
 
 
-def _as_text(view: View, messages: Sequence[Message], budget: Budget, send: Send) -> View:
+def _as_text(view: View, composed: Callable[[Budget], View], budget: Budget, send: Send) -> View:
     """The view without tool roles; what the frames cost over the ceiling is cut from the history."""
     ceiling = budget.ceiling
     while True:
@@ -201,7 +204,7 @@ def _as_text(view: View, messages: Sequence[Message], budget: Budget, send: Send
             return replace(view, messages=shown, tokens=tokens, fit=fit, stable_until=0)
         lower = max(1, (send.fixed.total + view.tokens) * ceiling // total)
         budget = replace(budget, ceiling=lower, threshold=min(budget.threshold, lower))
-        view = compose(messages, budget, send.encode, beside=send.fixed.total)
+        view = composed(budget)
 
 
 def _tokens(messages: Sequence[Message]) -> int:

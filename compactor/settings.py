@@ -21,6 +21,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from compactor.exceptions import ConfigurationError
 from compactor.json_values import is_array
+from compactor.rules import Rule, check_rules
 from compactor.server_url import Kind, kind_of
 
 Seconds = Annotated[float, Field(gt=0, le=10 * 365 * 86_400, allow_inf_nan=False)]
@@ -71,6 +72,9 @@ class Settings(BaseSettings):
     personal_placeholders: bool = Field(True, description="personal data goes to the model as placeholders")
     personal_patterns: Annotated[tuple[str, ...], NoDecode] = Field(
         (), repr=False, description="a JSON list of regular expressions for personal data of your own"
+    )
+    rules: Annotated[tuple[Rule, ...], NoDecode] = Field(
+        (), description="a JSON list of rules by tool, asked before those of the bots"
     )
     call_connect_timeout: Seconds = 5.0
     call_timeout: Seconds = 30.0
@@ -125,6 +129,18 @@ class Settings(BaseSettings):
             if is_empty:
                 raise ValueError(f"expression {order} matches an empty text")
         return tuple(listed)
+
+    @field_validator("rules", mode="before")
+    @classmethod
+    def _rules(cls, value: Any) -> Any:
+        try:
+            listed: Any = json.loads(value) if isinstance(value, str) else value
+        except ValueError:
+            listed = None
+        try:
+            return check_rules(listed)
+        except ConfigurationError as error:
+            raise ValueError(str(error).removeprefix("rules: ")) from None
 
     @model_validator(mode="after")
     def _order(self) -> Self:

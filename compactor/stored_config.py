@@ -17,6 +17,7 @@ from compactor.exceptions import ConfigDamagedError, ConfigurationError, Invalid
 from compactor.json_values import is_object
 from compactor.model_config import ModelConfig, k_tokens
 from compactor.records import ENCODINGS
+from compactor.rules import MOST_KEPT, MOST_RULES, check_rules
 
 LIMIT_IS_REQUIRED: Final = (
     "context_limit is required (unit: K tokens, e.g., 128 = 128K = 128,000 tokens). "
@@ -68,6 +69,10 @@ def _api_key(value: Any) -> Any:
     return value
 
 
+def _rules(value: Any) -> Any:
+    return [] if value is None else [rule.as_json() for rule in check_rules(value)]
+
+
 Line = Annotated[str, BeforeValidator(_line)]
 Tokens = Annotated[int, Field(gt=0, le=20_000_000)]
 _K_SCHEMA: Final = WithJsonSchema({
@@ -76,6 +81,23 @@ _K_SCHEMA: Final = WithJsonSchema({
         {"type": "string", "pattern": r"^[1-9][0-9]{0,3}[kK]?$"},
         {"type": "null"},
     ]
+})  # fmt: skip
+
+_PATTERN: Final = {"type": "string", "minLength": 1, "maxLength": 200}
+RULES_SCHEMA: Final = WithJsonSchema({
+    "type": "array",
+    "maxItems": MOST_RULES,
+    "description": "What compactions may do with the results of which tools; patterns know * and ?.",
+    "items": {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "tool": {**_PATTERN, "default": "*"},
+            "arguments": {"type": "object", "maxProperties": 8, "additionalProperties": _PATTERN},
+            **{name: {"type": "boolean"} for name in ("never", "extract", "summarize", "keep_errors", "repeatable")},
+            "keep_last": {"anyOf": [{"type": "integer", "minimum": 0, "maximum": MOST_KEPT}, {"type": "null"}]},
+        },
+    },
 })  # fmt: skip
 
 
@@ -98,6 +120,7 @@ class ConfigFields(BaseModel):
     compact_at: Annotated[int | None, BeforeValidator(_k_tokens("compact_at")), _K_SCHEMA] = None
     max_output_tokens: Tokens | None = None
     encoding: Literal["cl100k_base", "o200k_base"] | None = None
+    rules: Annotated[list[dict[str, Any]], BeforeValidator(_rules), RULES_SCHEMA] = Field(default_factory=list)
 
     @property
     def judged_by(self) -> ModelConfig:
@@ -110,6 +133,7 @@ class ConfigFields(BaseModel):
             self.compact_at,
             self.encoding,
             self.max_output_tokens,
+            self.rules,
         )
 
     @property
@@ -136,6 +160,7 @@ _EXPECTED: Final = {
     "context_strategy": "expected one of conservative, balanced, aggressive; 'balanced' suits most chats",
     "max_output_tokens": "expected a whole number of tokens from 1 to 20,000,000, for example 4096",
     "encoding": f"expected one of {', '.join(ENCODINGS)}, or null to go by the model",
+    "rules": f"expected a list of at most {MOST_RULES} rules by tool",
 }
 
 
@@ -302,7 +327,7 @@ def _problem(item: Any) -> tuple[str, str]:
     field, message = str(item["loc"][0]), str(item["msg"]).removeprefix("Value error, ")
     if item["type"] == "missing":
         return field, f"is required: {_EXPECTED[field]}"
-    own = message.startswith(f"{field}: ")  # ours say what was expected
+    own = message.startswith((f"{field}: ", f"{field}["))  # ours say what was expected
     return _split(message) if own else (field, _EXPECTED[field])
 
 

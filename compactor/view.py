@@ -3,7 +3,8 @@
 A view is never stored. It leaves out whole old steps; in every gap the first dropped step stays as
 carrier, its results holding a fixed sentence of ours; then it shortens the largest unread result,
 then leaves out whole oldest turns, last the carriers. System messages, pins, the latest user
-message, and what the model has not read stay. Every shortened message is counted again.
+message, and what the model has not read stay; so does what rules and pinned phrases protect, as long
+as the rest can be made to fit. Every shortened message is counted again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from compactor.formats.openai import (
 )
 from compactor.history import History, Step, read_history
 from compactor.models import Fit, Message, recall_id
+from compactor.protection import UNPROTECTED, Protection
 from compactor.tokens import Encode, count_message
 from compactor.wording import wording_for
 
@@ -200,7 +202,13 @@ class _Composer:
 
 
 def compose(
-    messages: Sequence[Message], budget: Budget, encode: Encode, *, beside: int, cut: Cut | None = None
+    messages: Sequence[Message],
+    budget: Budget,
+    encode: Encode,
+    *,
+    beside: int,
+    cut: Cut | None = None,
+    protection: Protection = UNPROTECTED,
 ) -> View:
     """The list for one send: the history itself when it fits, else a view that fits the ceiling.
 
@@ -211,7 +219,15 @@ def compose(
     total = sum(message.tokens for message in messages)
     if beside + total <= budget.ceiling:
         return View(tuple(m.value for m in messages), total, Fit.FITS, NO_CUT, stable_until=settled(messages))
-    return _search(_Composer(messages, encode), budget.ceiling - beside, budget.target - beside, cut)
+    room, target = budget.ceiling - beside, budget.target - beside
+    composer = _Composer(messages, encode)
+    protected = protection.indexes(messages, composer.history)
+    if protected:
+        staying = [replace(m, pinned=True) if i in protected else m for i, m in enumerate(messages)]
+        view = _search(_Composer(staying, encode), room, target, cut)
+        if view.fit is not Fit.IMPOSSIBLE:
+            return view
+    return _search(composer, room, target, cut)
 
 
 def settled(messages: Sequence[Message]) -> int:

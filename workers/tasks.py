@@ -69,6 +69,7 @@ def tools() -> Tools:
         model=read.summarizer_model or "",
         price=PriceTable(read),
         answers=Saver(store).answers,
+        rules=read.rules,
     )
 
 

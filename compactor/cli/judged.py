@@ -13,6 +13,7 @@ from compactor.judging import kept_judgement
 from compactor.model_config import ModelConfig
 from compactor.models import SessionId
 from compactor.records import ENCODINGS
+from compactor.rules import stored_rules
 
 
 def judged_config(memory: Compactor, name: SessionId) -> ModelConfig | None:
@@ -27,4 +28,5 @@ def judged_config(memory: Compactor, name: SessionId) -> ModelConfig | None:
         context_limit_tokens=kept["limit"],
         context_strategy=kept["strategy"],
         encoding=kept["encoding"],
+        rules=stored_rules(kept.get("rules")),
     )

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 
 from compactor.json_values import is_array
 from compactor.model_config import LARGEST, ModelConfig
+from compactor.stored_config import RULES_SCHEMA
 
 LONGEST_WAIT: Final = 20.0  # seconds
 MOST_MESSAGES: Final = 20_000  # of one request
@@ -96,6 +97,7 @@ class InlineConfig(_Body):
     compact_at: Annotated[Any, WithJsonSchema(_K)] = None
     encoding: Literal["cl100k_base", "o200k_base"] | None = None
     max_output_tokens: Tokens = None
+    rules: Annotated[list[Any], RULES_SCHEMA] = Field(default_factory=list[Any])
 
     def read(self) -> ModelConfig:
         """The model config. Raises ConfigurationError, which says what was expected."""

@@ -38,6 +38,22 @@ def test_a_bound_session_follows_its_config(bot: Bot) -> None:
     bot.post("/v1/sessions/chat/prepare", {}).problem(422, "config_missing")
 
 
+def test_rules_of_a_config_are_stored_checked_and_asked(bot: Bot) -> None:
+    rules = [{"tool": "read_*", "arguments": {"path": "*.md"}, "never": True}, {"tool": "*", "keep_last": 2}]
+    made = bot.post(PLACE, {**FIELDS, "rules": rules}).good(201)
+    assert made["rules"] == rules
+    assert bot.get(f"{PLACE}/{made['id']}").good()["rules"] == rules
+    change = {"rules": [{"tool": "x", "nevr": True}], "expected_version": made["version"]}
+    told = bot.call("PATCH", f"{PLACE}/{made['id']}", change).problem(422, "invalid_config")
+    assert [error["field"] for error in told["errors"]] == ["rules[0].nevr"]
+    cleared = bot.call("PATCH", f"{PLACE}/{made['id']}", {**change, "rules": None}).good()
+    assert cleared["rules"] == []
+    assert limit(bot, {"config": {**CONFIG, "rules": rules}}) == 8_000
+    wrong = {"config": {**CONFIG, "rules": [{"tool": "x"}]}}
+    detail = bot.post("/v1/sessions/chat/prepare", wrong).problem(422, "invalid_request")["detail"]
+    assert "rules[0].says nothing" in detail
+
+
 def test_every_call_of_a_bound_session_goes_without_a_config(bot: Bot) -> None:
     made = bot.post(PLACE, FIELDS).good(201)
     bot.call("PUT", "/v1/sessions/chat/config", {"config_id": made["id"]}).good()

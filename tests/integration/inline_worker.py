@@ -31,6 +31,7 @@ class InlineWorker:
             lease=settings.claim_lease,
             queue_patience=settings.queue_patience,
             max_attempts=settings.max_attempts,
+            rules=settings.rules,
         )
 
     def owner(self, session: str) -> CompactionId:
