@@ -327,7 +327,9 @@ def _problem(item: Any) -> tuple[str, str]:
     field, message = str(item["loc"][0]), str(item["msg"]).removeprefix("Value error, ")
     if item["type"] == "missing":
         return field, f"is required: {_EXPECTED[field]}"
-    own = message.startswith((f"{field}: ", f"{field}["))  # ours say what was expected
+    if message.startswith(f"{field}["):  # ours say in which of the list
+        return field, message.removeprefix(field).removesuffix(".")
+    own = message.startswith(f"{field}: ")  # ours say what was expected
     return _split(message) if own else (field, _EXPECTED[field])
 
 
