@@ -120,7 +120,9 @@ class ConfigFields(BaseModel):
     compact_at: Annotated[int | None, BeforeValidator(_k_tokens("compact_at")), _K_SCHEMA] = None
     max_output_tokens: Tokens | None = None
     encoding: Literal["cl100k_base", "o200k_base"] | None = None
-    rules: Annotated[list[dict[str, Any]], BeforeValidator(_rules), RULES_SCHEMA] = Field(default_factory=list)
+    rules: Annotated[list[dict[str, Any]], BeforeValidator(_rules), RULES_SCHEMA] = Field(
+        default_factory=list[dict[str, Any]]
+    )
 
     @property
     def judged_by(self) -> ModelConfig:

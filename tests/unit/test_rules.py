@@ -130,7 +130,8 @@ def test_the_newest_results_of_a_tool_stay() -> None:
 
 
 def repeated(newer: str = "newer") -> list[Chat]:
-    return reading(*[("status", {}, f"build {n} {newer} {long_text(190, f'w{n}')}") for n in range(3)])
+    nothing: dict[str, Any] = {}
+    return reading(*[("status", nothing, f"build {n} {newer} {long_text(190, f'w{n}')}") for n in range(3)])
 
 
 def test_only_repeatable_answers_are_superseded_below_the_ceiling() -> None:
@@ -211,7 +212,8 @@ JSON = st.recursive(
 
 
 def made(how: str, **given: Any) -> Rule:
-    return Rule(**{how: True, **given})
+    said: dict[str, Any] = {how: True}
+    return Rule(**said, **given)
 
 
 RULE = st.builds(
