@@ -261,3 +261,11 @@ def test_no_pattern_takes_long_on_a_long_argument(pattern: str) -> None:
     assert rules.treatment("write", json.dumps({"text": "a" * 200_000 + "c"})).how in (How.FREELY, How.NEVER)
     deep = "[" * 200 + "]" * 200
     assert rules.treatment("write", deep) == FREE
+
+
+def test_arguments_stay_where_results_of_the_call_do() -> None:
+    written = {"path": "notes.md", "text": long_text(1_500)}
+    chat = reading(("write", written, "ok"), ("grep", {}, "ok"))
+    assert replaced(compacted(chat)) == [1]
+    assert compacted(chat, Rule("write", never=True)).outcome.outcome is Code.NOTHING_TO_DO
+    assert compacted(chat, pins=["word 7 has value 55433"]).outcome.outcome is Code.NOTHING_TO_DO
