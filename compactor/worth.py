@@ -34,6 +34,7 @@ class Sort(IntEnum):
     WORD = 14  # the whole of a value in JSON
     PHRASE = 15
     LINE = 16  # the number of a line, where a file is shown with them
+    ROUND_LINE = 17  # a tenth one: where agents begin and end when they ask for a part
 
 
 # What a summary may not lose: what cannot be had again without asking the tool.
@@ -46,14 +47,14 @@ IN_JSON: Final[Weights] = {
     Sort.DAY: (1.2, 2.5, 1.5), Sort.TIME: (0.8, 0.8, 1.5), Sort.MONEY: (2, 2, 2), Sort.NUMBER: (2, 2.5, 2),
     Sort.LARGE: (2, 3.5, 3), Sort.DECIMAL: (1.7, 1.7, 1.7), Sort.PRECISE: (0.3, 0.3, 0.3), Sort.CODE: (3, 4, 5),
     Sort.NAME: (3, 4, 3.5), Sort.FAULT: (3, 3, 3), Sort.WORD: (1.5, 0.5, 1.2), Sort.PHRASE: (2.8, 1.7, 2.4),
-    Sort.LINE: (0.1, 0.1, 0.1),
+    Sort.LINE: (0.1, 0.1, 0.1), Sort.ROUND_LINE: (0.2, 0.2, 0.2),
 }  # fmt: skip
 IN_TEXT: Final[Weights] = {
     Sort.URL: (0.3, 2, 4), Sort.EMAIL: (0.3, 0.3, 0.3), Sort.PATH: (0.4, 0.8, 0.8), Sort.FILE: (0.1, 0.2, 0.2),
     Sort.DAY: (0.3, 0.3, 0.3), Sort.TIME: (0.3, 0.3, 0.3), Sort.MONEY: (1, 1, 1), Sort.NUMBER: (0.7, 1.4, 1.2),
     Sort.LARGE: (0.2, 0.8, 0.6), Sort.DECIMAL: (1.2, 1.2, 1.2), Sort.PRECISE: (0.2, 0.2, 0.2),
     Sort.CODE: (0.3, 0.9, 1.3), Sort.NAME: (0.6, 1, 1.5), Sort.FAULT: (1.3, 1.3, 1.3), Sort.WORD: (1, 1, 1),
-    Sort.PHRASE: (1, 1, 1), Sort.LINE: (0.15, 0.15, 0.15),
+    Sort.PHRASE: (1, 1, 1), Sort.LINE: (0.15, 0.15, 0.15), Sort.ROUND_LINE: (0.3, 0.3, 0.3),
 }  # fmt: skip
 _WANTED: Final = re.compile(r"(?i)(?:name|title|price|total|amount|balance|id)")
 _SELDOM: Final = re.compile(
@@ -85,9 +86,14 @@ Values = tuple[tuple[str, Sort], ...]
 
 def values_of(text: str) -> dict[str, Sort]:
     """The different values of a text, in lower case and in order."""
+    return values_of_words(CHUNK.findall(text))
+
+
+def values_of_words(words: Iterable[str]) -> dict[str, Sort]:
+    """The different values of words that CHUNK finds, in lower case and in order."""
     found: dict[str, Sort] = {}
-    for chunk in CHUNK.findall(text):
-        for value, sort in values_of_word(chunk):
+    for values in filter(None, map(values_of_word, words)):
+        for value, sort in values:
             found.setdefault(value, sort)
     return found
 
@@ -114,7 +120,7 @@ def key_factor(key: str) -> float:
 def values_of_word(chunk: str) -> Values:
     """The values of a run of characters without spaces."""
     core = chunk.strip(_EDGES)
-    if not 3 <= len(core) <= _LONGEST:
+    if not 3 <= len(core) <= _LONGEST or (core.isalpha() and core[1:].islower()):  # a word of a language
         return ()
     if "://" in core:
         return ((core.lower(), Sort.URL),)
