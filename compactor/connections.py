@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import redis
@@ -45,42 +48,34 @@ _ASYNC_PRIMARY: Final[Any] = AsyncPrimaryPool
 
 def blocking_client(url: ServerUrl, settings: Settings) -> Any:
     """The client of one server, or of the primary behind Sentinels. Raises ConfigurationError."""
-    try:
+    with _read():
         if url.kind is Kind.SENTINEL:
             return _checked(_BLOCKING.from_pool(_primary_pool(url, settings)))
         pool = _POOL.from_url(url.whole, retry=Retry(ExponentialBackoff(0.2, 0.02), 1), **_options(settings))
         return _checked(_BLOCKING.from_pool(pool))
-    except (ValueError, TypeError):
-        raise _wrong_url() from None
 
 
 def async_client(url: ServerUrl, settings: Settings) -> Any:
     """As `blocking_client`, for asyncio. Raises ConfigurationError."""
-    try:
+    with _read():
         if url.kind is Kind.SENTINEL:
             return _checked(_ASYNC.from_pool(_async_primary_pool(url, settings)))
         pool = _ASYNC_POOL.from_url(url.whole, retry=AsyncRetry(ExponentialBackoff(0.2, 0.02), 1), **_options(settings))
         return _checked(_ASYNC.from_pool(pool))
-    except (ValueError, TypeError):
-        raise _wrong_url() from None
 
 
 def blocking_node(url: ServerUrl, node: Address, settings: Settings) -> Any:
     """The client of a cluster's node; who knows the cluster repeats a failed attempt. Raises ConfigurationError."""
-    try:
+    with _read():
         pool = _POOL.from_url(url.of_node(node), retry=Retry(NoBackoff(), 0), **_options(settings))
         return _checked(_BLOCKING.from_pool(pool))
-    except (ValueError, TypeError):
-        raise _wrong_url() from None
 
 
 def async_node(url: ServerUrl, node: Address, settings: Settings) -> Any:
     """As `blocking_node`, for asyncio. Raises ConfigurationError."""
-    try:
+    with _read():
         pool = _ASYNC_POOL.from_url(url.of_node(node), retry=AsyncRetry(NoBackoff(), 0), **_options(settings))
         return _checked(_ASYNC.from_pool(pool))
-    except (ValueError, TypeError):
-        raise _wrong_url() from None
 
 
 def address(client: Any) -> str:
@@ -145,21 +140,39 @@ def _async_primary_pool(url: ServerUrl, settings: Settings) -> Any:
         _ASYNC.from_url(url.of_sentinel(each), retry=AsyncRetry(NoBackoff(), 0), **_times(settings))
         for each in url.addresses
     ]
-    encrypted, plain = async_sentinel.SentinelManagedSSLConnection, async_sentinel.SentinelManagedConnection
-    return _ASYNC_PRIMARY.from_url(
+    pool = _ASYNC_PRIMARY.from_url(
         url.of_node(url.addresses[0]),
-        connection_class=encrypted if url.is_encrypted else plain,
         service_name=url.service,
         sentinel_manager=manager,
         retry=AsyncRetry(ExponentialBackoff(0.2, 0.02), 1),
         **_options(settings),
     )
+    encrypted, plain = async_sentinel.SentinelManagedSSLConnection, async_sentinel.SentinelManagedConnection
+    pool.connection_class = encrypted if url.is_encrypted else plain  # rediss in the URL chose another one
+    return pool
+
+
+@contextmanager
+def _read() -> Generator[None]:
+    """Our error for what redis-py cannot read in a URL."""
+    try:
+        yield
+    except ConfigurationError:
+        raise
+    except (ValueError, TypeError):
+        raise _wrong_url() from None
 
 
 def _checked(client: Any) -> Any:
-    """Builds one connection object, which connects nowhere: an option redis-py does not know raises TypeError."""
+    """Builds one connection object, which connects nowhere: an option redis-py does not know raises TypeError.
+
+    Raises ConfigurationError.
+    """
     pool = client.connection_pool
     pool.connection_class(**pool.connection_kwargs)
+    authority = pool.connection_kwargs.get("ssl_ca_certs")
+    if authority and not Path(authority).is_file():
+        raise ConfigurationError("redis_url: ssl_ca_certs names a file that is not there.")
     return client
 
 

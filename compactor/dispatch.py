@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
+
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from compactor.exceptions import DispatchError
 from compactor.models import CompactionId, SessionId
+from compactor.server_url import Kind, ServerUrl, kind_of, read_url
 from compactor.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,9 +27,38 @@ def queue_name(namespace: str) -> str:
     return "compaction" if namespace == DEFAULT_NAMESPACE else f"compaction.{namespace}"
 
 
+def broker_conf(settings: Settings) -> dict[str, Any]:
+    """What every app on this broker is configured with: address, options of the transport, encryption."""
+    conf: dict[str, Any] = {"broker_url": settings.broker, "broker_transport_options": broker_options(settings)}
+    if kind_of(settings.broker) is Kind.SENTINEL:
+        url = read_url(settings.broker)
+        # Under these names, since Celery prefers CELERY_BROKER_URL of the environment to broker_url.
+        conf |= dict.fromkeys(("broker_read_url", "broker_write_url"), _kombu_sentinels(url))
+        if url.is_encrypted:
+            conf["broker_use_ssl"] = url.encryption
+    return conf
+
+
+def _kombu_sentinels(url: ServerUrl) -> str:
+    """The addresses of Sentinels in kombu's own form, with the user of the primary."""
+    plain = (url.of_node(sentinel).partition("?")[0] for sentinel in url.addresses)
+    return ";".join(each.replace(f"{url.scheme}://", "sentinel://", 1) for each in plain)
+
+
+def _sentinel_options(url: ServerUrl, times: Mapping[str, float]) -> dict[str, Any]:
+    encryption = {"ssl": True, **url.encryption} if url.is_encrypted else {}
+    once = {"retry": Retry(NoBackoff(), 0)}  # a Sentinel that is down must not hold up the question to the next
+    return {"master_name": url.service, "sentinel_kwargs": {**times, **once, **url.sentinel_user, **encryption}}
+
+
 def broker_options(settings: Settings) -> dict[str, Any]:
     """Transport options that publisher and worker must share; unknown ones are ignored by other brokers."""
+    sentinel: dict[str, Any] = {}
+    if kind_of(settings.broker) is Kind.SENTINEL:
+        times = {"socket_connect_timeout": settings.connect_timeout, "socket_timeout": settings.read_timeout}
+        sentinel = _sentinel_options(read_url(settings.broker), times)
     return {
+        **sentinel,
         "global_keyprefix": f"{settings.namespace}:",
         "visibility_timeout": settings.visibility_timeout,
         "socket_connect_timeout": settings.connect_timeout,
@@ -69,13 +103,10 @@ class Dispatcher:
             if self._app is None:
                 from celery import Celery
 
-                app = Celery("compactor-publisher", broker=self._settings.broker, set_as_current=False)
+                app = Celery("compactor-publisher", set_as_current=False)
+                app.conf.update(broker_conf(self._settings))
+                app.conf.broker_transport_options |= {"socket_timeout": self._settings.read_timeout, "max_retries": 0}
                 app.conf.update(
-                    broker_transport_options={
-                        **broker_options(self._settings),
-                        "socket_timeout": self._settings.read_timeout,
-                        "max_retries": 0,
-                    },
                     broker_connection_timeout=self._settings.connect_timeout,
                     broker_connection_max_retries=0,
                     task_send_sent_event=True,

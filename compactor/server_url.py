@@ -49,6 +49,18 @@ class ServerUrl:
     def is_encrypted(self) -> bool:
         return self.scheme == "rediss"
 
+    @property
+    def encryption(self) -> dict[str, str]:
+        """The options that say how connections are encrypted and checked."""
+        return {name: value for name, value in parse_qsl(self.options[1:]) if name.startswith("ssl_")}
+
+    @property
+    def sentinel_user(self) -> dict[str, str]:
+        """Who one is to the Sentinels, as arguments of a client."""
+        user, _, password = self.sentinel_login.removesuffix("@").partition(":")
+        told = {"username": unquote(user), "password": unquote(password)}
+        return {name: value for name, value in told.items() if value}
+
     def of_node(self, address: Address) -> str:
         """The URL of one node of a cluster, or of the primary behind Sentinels, as redis-py takes it."""
         return f"{self.scheme}://{self.login}{_authority(address)}/{self.database}{self.options}"

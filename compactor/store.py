@@ -64,6 +64,11 @@ def unavailable(error: Exception, where: str = "the server") -> StoreUnavailable
         return StoreUnavailableError(
             f"redis: the server refused ({_refusal(error)}); nothing was changed. `compactor doctor` tells more."
         )
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return StoreUnavailableError(
+            f"redis: the certificate of {where} could not be checked. Name the file of its authority in REDIS_URL: "
+            "rediss://...?ssl_ca_certs=/path/to/ca.pem."
+        )
     return StoreUnavailableError(
         f"redis: no answer from {where} ({type(error).__name__}). Check REDIS_URL and that this server runs "
         "(compactor up starts one); the call can be repeated safely."

@@ -12,7 +12,7 @@ from celery.signals import worker_init
 from kombu import Queue
 from pydantic import SecretStr
 
-from compactor.dispatch import TASK, broker_options, queue_name
+from compactor.dispatch import TASK, broker_conf, queue_name
 from compactor.encodings import encoder
 from compactor.exceptions import ConfigurationError, StoreUnavailableError
 from compactor.price_table import PriceTable
@@ -33,10 +33,10 @@ def make_app(settings: Settings) -> Celery:
     queue = queue_name(settings.namespace)
     made = Celery(
         "compactor",
-        broker=settings.broker,
         include=["workers.tasks", "workers.heartbeat"],
         events="workers.events:UnbufferedEvents",
     )
+    made.conf.update(broker_conf(settings))
     made.conf.update(
         task_default_queue=queue,
         task_queues=[Queue(queue)],
@@ -55,7 +55,6 @@ def make_app(settings: Settings) -> Celery:
         worker_concurrency=settings.worker_concurrency,
         worker_redirect_stdouts=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
-        broker_transport_options=broker_options(settings),
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_channel_error_retry=True,

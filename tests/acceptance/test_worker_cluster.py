@@ -8,22 +8,13 @@ from pathlib import Path
 
 from compactor import Code, Compactor, Outcome, Session
 from compactor.embedded import EmbeddedServer
-from compactor.settings import Settings
 from compactor.testing import ModelServer
 from tests.acceptance.cli_process import run
 from tests.acceptance.scripted_model import long_talk
 from tests.acceptance.waiting import wait_until
-from tests.acceptance.worker_process import running_worker, short_settings
+from tests.acceptance.worker_process import environment, running_worker, short_settings
 from tests.clusters import LocalCluster, slot_of
 from tests.integration.conversations import SMALL
-
-
-def environment(settings: Settings) -> dict[str, str]:
-    return {
-        "REDIS_URL": settings.redis_url.get_secret_value(),
-        "CELERY_BROKER_URL": settings.broker,
-        "COMPACTOR_NAMESPACE": settings.namespace,
-    }
 
 
 def last_outcome(session: Session) -> Outcome | None:

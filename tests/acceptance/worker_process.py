@@ -28,15 +28,22 @@ def short_settings(redis_url: str, namespace: str, *, broker_url: str | None = N
     return read_settings(redis_url=redis_url, broker_url=broker_url, namespace=namespace, **SHORT)
 
 
+def environment(settings: Settings) -> dict[str, str]:
+    """The variables under which a process finds the same servers and namespace."""
+    return {
+        "REDIS_URL": settings.redis_url.get_secret_value(),
+        "CELERY_BROKER_URL": settings.broker,
+        "COMPACTOR_NAMESPACE": settings.namespace,
+    }
+
+
 @contextlib.contextmanager
 def running_worker(
     settings: Settings, log: Path, *, model: ModelServer | None = None, options: Sequence[str] = ()
 ) -> Generator[Child]:
     """A ready worker process on these settings; with a model, or without one for extracts."""
     env = {
-        "REDIS_URL": settings.redis_url.get_secret_value(),
-        "CELERY_BROKER_URL": settings.broker,
-        "COMPACTOR_NAMESPACE": settings.namespace,
+        **environment(settings),
         **{f"COMPACTOR_{name.upper()}": str(getattr(settings, name)) for name in SHORT},
     }
     if model is not None:
