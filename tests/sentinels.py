@@ -77,7 +77,8 @@ class WatchedPair:
         primary = self.servers[0].port
         self.servers.append(EmbeddedServer(extra=(*quick, "--replicaof", f"127.0.0.1 {primary}")))
         for server in self.servers:  # after the start, which asks without a password
-            with redis.Redis(port=server.port) as client:
+            client: Any = redis.Redis(port=server.port)
+            with client:
                 client.config_set("requirepass", PASSWORD)
         until(self._is_in_step)
         written = self._folder / "sentinel.conf"
