@@ -58,7 +58,8 @@ class ModelServer:
     """A chat completions server on a free loopback port; use it as a context manager.
 
     `answer` makes the reply to a request's JSON body. Answers put into `script` are used up first,
-    one per request. `requests` holds the bodies received, `in_flight` how many are being answered.
+    one per request. `requests` holds the bodies received, `answering` the client ports of those that
+    are being answered.
     """
 
     def __init__(self, answer: Callable[[dict[str, Any]], Answer] | None = None, *, delay: float = 0.0) -> None:
@@ -67,7 +68,7 @@ class ModelServer:
         self.script: deque[Answer] = deque()
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
-        self.in_flight = 0
+        self.answering: set[int] = set()
         self.most_in_flight = 0
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler, self)
@@ -76,7 +77,16 @@ class ModelServer:
     @property
     def url(self) -> str:
         """The base URL for an OpenAI client."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are being answered."""
+        return len(self.answering)
 
     def take(self, body: dict[str, Any], headers: dict[str, str]) -> Answer:
         """The answer to one request."""
@@ -86,11 +96,16 @@ class ModelServer:
             scripted = self.script.popleft() if self.script else None
         return scripted or self.answer(body)
 
-    def count(self, change: int) -> None:
-        """Keeps `in_flight`."""
+    def begin(self, port: int) -> None:
+        """A client's request comes in."""
         with self._lock:
-            self.in_flight += change
-            self.most_in_flight = max(self.most_in_flight, self.in_flight)
+            self.answering.add(port)
+            self.most_in_flight = max(self.most_in_flight, len(self.answering))
+
+    def end(self, port: int) -> None:
+        """Its answer is on its way."""
+        with self._lock:
+            self.answering.discard(port)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -125,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         assert isinstance(self.server, _Server)
         owner = self.server.owner
-        owner.count(1)
+        owner.begin(self.client_address[1])
         try:
             raw = self.rfile.read(int(self.headers.get("content-length", "0")))
             answer = owner.take(json.loads(raw), {key.lower(): value for key, value in self.headers.items()})
@@ -136,9 +151,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
+            owner.end(self.client_address[1])
             self.wfile.write(body)
         finally:
-            owner.count(-1)
+            owner.end(self.client_address[1])
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 # why: the name of the base class
         """Silent: a test reads `requests` instead."""

@@ -186,10 +186,16 @@ def test_of_many_calls_after_the_pause_one_tries_and_the_others_wait_for_its_ans
 
 def test_a_waiting_call_gives_up_when_its_time_is_over(breaker: Breaker) -> None:
     opened(breaker)
-    release = threading.Event()
-    trial = threading.Thread(target=lambda: breaker.call(release.wait, until=soon()))
+    tries, release = threading.Event(), threading.Event()
+
+    def answer() -> bool:
+        tries.set()
+        return release.wait(20)
+
+    trial = threading.Thread(target=lambda: breaker.call(answer, until=soon()))
     trial.start()
     try:
+        assert tries.wait(20)
         wait_until(lambda: is_waiting(breaker))
     finally:
         release.set()

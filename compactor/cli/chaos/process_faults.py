@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from random import Random
 
 import redis
 
+from compactor.cli.chaos.calls_under_way import under_way
 from compactor.cli.chaos.server_faults import EVERYBODY, NO_WORKER, Slots, seen
 from compactor.cli.chaos.stage import Stage
 from compactor.embedded import Child
@@ -31,14 +33,21 @@ def worker_killed_in_call(stage: Stage, random: Random) -> Slots | None:
 
 
 def _kill(stage: Stage, slot: int, child: Child) -> Slots:
-    """Counts the calls that the model was answering, and all whose answer had not reached Redis."""
-    stage.in_flight += stage.models[slot].in_flight
+    """Counts the calls on their way to the model and back, and all whose answer had not reached Redis."""
+    child.process.send_signal(signal.SIGSTOP)  # what is counted is what it dies with
+    seen(lambda: _stands(child))
+    stage.in_flight += len(under_way(stage.models[slot]))
     child.kill()
     since = time.time() - stage.settings.claim_lease
     calls = [call for call in stage.model.calls if call.slot == slot and call.answered and call.began > since]
     stored = _stored(stage) if calls else ""
     stage.unsaved += sum(call.value not in stored for call in calls)
     return (slot,)
+
+
+def _stands(child: Child) -> bool:
+    flags = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
+    return os.waitid(os.P_PID, child.process.pid, flags) is not None
 
 
 def _stored(stage: Stage) -> str:
