@@ -20,6 +20,7 @@ from compactor.exceptions import ConfigurationError
 from compactor.settings import read_settings
 
 HTTP_PORT: Final = 8080
+COLLECT_AT: Final = 50_000  # live new objects; a long list has thousands, and each look at them costs CPU for nothing
 _GRACE: Final = 30  # seconds that requests under way have at a stop; more than the longest `wait`
 
 
@@ -53,6 +54,7 @@ def serve(
     warnings.filterwarnings("ignore", message="model .* tiktoken does not know its encoding")
     gc.collect()
     gc.freeze()  # what was loaded stays: collections look at what requests made alone
+    gc.set_threshold(COLLECT_AT)
     config = uvicorn.Config(
         service,
         host=host,

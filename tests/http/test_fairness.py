@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from itertools import cycle
+from typing import Any
 
 import pytest
 
@@ -97,6 +100,28 @@ async def test_without_redis_a_process_counts_alone() -> None:
         await rates.admit(caller)
     await rates.admit(Caller("acme", None, "1" * 16))
     await store.close()
+
+
+async def test_calls_are_taken_in_hundredths_of_a_minute_and_never_more_than_there_are(server: EmbeddedServer) -> None:
+    settings = read_settings(
+        redis_url=server.url, namespace=f"h{uuid.uuid4().hex[:12]}", http_key_requests=1_000, http_tenant_requests=5_000
+    )
+    store, caller = AsyncStore(settings), Caller("acme", None, "0" * 16)
+    processes = [RateLimits(store, settings) for _ in range(3)]
+    before, started, admitted = await scripts_run(store), time.monotonic(), 0
+    with suppress(Problem):
+        for process in cycle(processes):
+            await process.admit(caller)
+            admitted += 1
+    regained = 1_000 / 60 * (time.monotonic() - started)
+    assert 1_000 - 3 * 10 <= admitted <= 1_000 + regained + 1
+    assert await scripts_run(store) - before <= 1_000 / 10 + 1_000 / 50 + 3 * 10
+    await store.close()
+
+
+async def scripts_run(store: AsyncStore) -> int:
+    stats: Any = await store.client.info("commandstats")
+    return int(stats.get("cmdstat_evalsha", {}).get("calls", 0))
 
 
 def test_a_listing_costs_as_many_calls_as_it_may_look_at(narrow: Service, tenant: str) -> None:
