@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,27 @@ from compactor.json_values import is_array, is_object
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One recorded session: its messages as recorded, and the tools sent beside them."""
+    """One recorded session: its messages as recorded, the tools sent beside them, and the name of its file."""
 
     id: str
     messages: list[Any]
     tools: list[Any] | None = None
+    source: str = ""
 
 
 def read_recordings(paths: list[Path]) -> Iterator[Recording]:
     """Every session of every file, in order. Raises ConfigurationError naming file and line."""
     for path in paths:
-        yield from _sessions(path)
+        name = path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
+        yield from (replace(recording, source=name) for recording in _sessions(path, name))
 
 
-def _sessions(path: Path) -> Iterator[Recording]:
+def _sessions(path: Path, name: str) -> Iterator[Recording]:
     try:
         raw = path.read_bytes()
         text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path.name}: cannot be read ({type(error).__name__}).") from None
-    name = path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
     whole = _parse(text)
     if whole is not None:
         yield _recording(whole, name, f"{path.name}")

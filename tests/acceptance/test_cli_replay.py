@@ -10,6 +10,7 @@ import pytest
 
 from tests.acceptance.cli_process import Ended, run
 from tests.conftest import recorded
+from tests.integration.test_simulated_clock import searches
 
 FILES = (
     "agentica_cleared_zh", "claudecode_cua", "deerflow_replays", "deerflow_threads", "glaive_zh_synthetic",
@@ -18,8 +19,8 @@ FILES = (
     "tau2_sft_openai_format", "taubench_airline_gpt4o", "toolbench_legacy", "uitars",
 )  # fmt: skip
 KEYS = {
-    "id", "messages", "prepares", "shortened", "compactions", "outcome", "max_estimate", "final_tokens",
-    "tokens_saved", "lost", "invalid", "changed",
+    "id", "source", "limit", "messages", "prepares", "shortened", "compactions", "outcome", "max_estimate",
+    "final_tokens", "tokens_saved", "lost", "invalid", "changed",
 }  # fmt: skip
 
 
@@ -84,3 +85,27 @@ def test_a_file_that_holds_no_session_is_refused(text: str, tmp_path: Path) -> N
     done = run("replay", str(tmp_path / "odd.jsonl"))
     assert done.code == (2 if text else 0)
     assert "Traceback" not in done.err
+
+
+# --- a simulated clock, see also tests/integration/test_simulated_clock.py
+
+
+def test_several_windows_give_the_share_of_views_by_source(tmp_path: Path) -> None:
+    path = tmp_path / "searches.jsonl"
+    path.write_text(json.dumps(searches(24)), encoding="utf-8")
+    done = run(
+        "replay", str(path), "--limit", "8", "--limit", "16", "--step-seconds", "5", "--model-seconds", "31",
+        "--strategy", "aggressive",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    row = next(line for line in done.out.splitlines() if line.startswith("| searches "))
+    at_8, at_16 = (float(cell.strip(" %")) for cell in row.strip("|").split("|")[1:])
+    assert at_8 > at_16 == 0
+    assert "Lost 0, invalid 0, changed 0" in " ".join(done.out.split())
+
+
+def test_a_model_without_a_clock_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "chat.json").write_text("[]", encoding="utf-8")
+    done = run("replay", str(tmp_path / "chat.json"), "--model-seconds", "4")
+    assert done.code == 2
+    assert "--step-seconds" in done.err

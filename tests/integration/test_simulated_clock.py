@@ -1,0 +1,70 @@
+"""A replay on a simulated clock: swaps land as late as a model would make them, and nothing else changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from compactor import Compactor, ModelConfig
+from compactor.cli.player import Played, play
+from compactor.cli.recordings import Recording
+from compactor.cli.replay_tables import broken, total_of
+from compactor.cli.simulated_worker import Pace
+from compactor.settings import Settings
+from compactor.store import Store
+
+WINDOW = ModelConfig("gpt-4o", 8, "balanced")
+
+
+def searches(steps: int) -> dict[str, Any]:
+    """One task of many searches, about 450 tokens each."""
+    messages: list[Any] = [{"role": "user", "content": "Where are the values defined?"}]
+    for order in range(steps):
+        function = {"name": "grep", "arguments": json.dumps({"query": f"value_{order}"})}
+        call = {"id": f"call_{order}", "type": "function", "function": function}
+        found = "\n".join(f"src/file{order}_{line}.py:{line * 7}: value_{line} = {order * 1000}" for line in range(25))
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"call_{order}", "content": found})
+    return {"id": f"searches-{steps}", "messages": [*messages, {"role": "assistant", "content": "In src."}]}
+
+
+@contextmanager
+def stage(settings: Settings) -> Generator[tuple[Compactor, Store]]:
+    nowhere = settings.model_copy(update={"broker_url": SecretStr("memory://")})
+    with Store(nowhere) as store, Compactor(settings=nowhere) as memory:
+        yield memory, store
+
+
+def played(settings: Settings, *, step: float = 5.0, model: float = 0.0) -> Played:
+    chat = searches(30)
+    with stage(settings) as (memory, store):
+        return play(memory, store, WINDOW, Pace(step, model), Recording(chat["id"], chat["messages"], None, "searches"))
+
+
+def test_a_swap_lands_as_many_steps_later_as_the_model_takes(settings: Settings) -> None:
+    at_once, soon, late, never = (played(settings, model=seconds) for seconds in (0.0, 4.0, 21.0, 100_000.0))
+    assert at_once.shortened == soon.shortened == 0 < at_once.compactions
+    assert 0 < late.shortened < never.shortened
+    assert at_once.compactions > never.compactions >= 1
+    assert not any(broken(total_of([each])) for each in (at_once, soon, late, never))
+
+
+def test_the_same_ratio_of_bot_and_model_gives_the_same_figures(settings: Settings) -> None:
+    one, other = played(settings, step=5.0, model=21.0), played(settings, step=10.0, model=42.0)
+    assert (one.shortened, one.compactions, one.tokens_saved) == (
+        other.shortened,
+        other.compactions,
+        other.tokens_saved,
+    )
+
+
+@pytest.mark.parametrize(("before", "moves"), [(None, True), (5.1, True), (5.0, False), (1.0, False)])
+def test_a_step_that_would_end_after_the_swap_waits_for_it(before: float | None, moves: bool) -> None:
+    pace = Pace(5.0, 4.0)
+    assert pace.take_step(before) is moves
+    assert pace.now == (5.0 if moves else 0.0)
