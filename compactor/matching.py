@@ -31,7 +31,7 @@ class Match:
     `places[i]` is the index in the history of item i, or None for a message to be stored; those are
     the last ones. `branch` is the index from which the history is left, `reword` the item whose
     stored words are to change, `own_words` those that are sent as the caller has them; `closed` says
-    that an earlier answer had closed calls among the rows, which are open in the history.
+    that an earlier answer had closed or left out calls that are open in the history.
     """
 
     items: tuple[Encoded, ...]
@@ -60,9 +60,19 @@ def match(
     """
     live = [i for i in range(lead, len(history)) if history[i].kind is not Kind.TOMBSTONE]
     said = _without_closings(history, [history[i] for i in live], rows)
-    matcher = _Matcher(history, live, *_items(history, live, said), sent)
+    items, known = _items(history, live, said)
+    matcher = _Matcher(history, live, items, known, sent)
     found = matcher.beginning() or matcher.with_gaps() or matcher.branch()
-    return replace(found, closed=len(said) < len(rows))
+    return replace(found, closed=len(said) < len(rows) or hides_open_calls(items, said))
+
+
+def hides_open_calls(whole: Sequence[Encoded], given: Sequence[Encoded]) -> bool:
+    """Whether a view had left out calls that are open in the whole list, so that what was given is in order."""
+    return len(whole) > len(given) and _open_steps(whole) > _open_steps(given)
+
+
+def _open_steps(rows: Sequence[Encoded]) -> int:
+    return sum(step.open for step in read_history([row.value for row in rows]).steps)
 
 
 def _without_closings(

@@ -133,13 +133,13 @@ class Sending:
         """The caller's own list, else the newest context this process holds, shortened by pure code."""
         held = self._reader.around.histories.get(self._reader.cache_key)
         problems = (EVICTED,) if isinstance(error, SessionEvictedError) else ()
+        messages: Sequence[Message] = () if held is None else held.usable
+        closed = False
         if listed is not None:
-            messages: Sequence[Message] = yield from self._syncing.unplaced(listed, send.encode)
-        elif held is not None:
-            messages = held.usable
-        else:
+            messages, closed = yield from self._syncing.unplaced(listed, send.encode)
+        elif held is None:
             raise error
-        whole = repair(messages, send.encode, mend=send.mend)
+        whole = repair(messages, send.encode, mend=send.mend or closed)
         history = held or CachedHistory(0, 0, ())
         found = Found(history, whole.messages, _UNAVAILABLE, (*problems, *whole.problems), self._reader.correction)
         composed = partial(self._compose, send, found)
