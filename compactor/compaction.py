@@ -18,12 +18,14 @@ from compactor.claims import Begun, Held
 from compactor.commands import claim, summaries
 from compactor.commands.command import SessionKeys, number
 from compactor.commands.read import Stored
+from compactor.commands.spending import NO_CAPS, Caps
 from compactor.correction import Correction, first_correction, model_key, read_anchor
 from compactor.drafting import Draft, Limits, Summarize, draft
-from compactor.exceptions import SessionDamagedError
+from compactor.exceptions import SessionDamagedError, SpendCapReached
 from compactor.formats.openai import leading_system
 from compactor.ledger import Rates, bill, steps_until
-from compactor.models import Bill, Code, CompactionId, Kind, Message, Outcome, Replacement
+from compactor.metering import MeteredSummarizer, Purse
+from compactor.models import SPEND_CAP, Bill, Code, CompactionId, Kind, Message, Outcome, Replacement
 from compactor.outcomes import to_json
 from compactor.pins import read_phrases
 from compactor.planning import Nothing, Plan, Snapshot, plan
@@ -53,6 +55,7 @@ class Tools:
     max_attempts: int = 3
     model: str = ""
     price: Callable[[str, int], Price | None] = lambda _model, _tokens: None
+    caps: Caps = NO_CAPS
     answers: Answers = field(default_factory=Answers)
     rules: tuple[Rule, ...] = ()
 
@@ -124,19 +127,26 @@ class _Run:
         self.budget = self._correction.levels(budget)
 
     def carry_out(self, planned: Plan) -> Ended:
-        drafted = draft(
+        try:
+            drafted, reason = self._draft(planned, self._summarizer()), ""
+        except SpendCapReached:
+            drafted, reason = self._draft(planned, None), SPEND_CAP
+        outcome = describe(drafted, self.snapshot, planned)
+        outcome = replace(outcome, reason=reason or outcome.reason)
+        if not drafted.replacements or self._too_little(drafted):
+            return self._without_gain(drafted, outcome)
+        return self._swap(planned, drafted, outcome)
+
+    def _draft(self, planned: Plan, summarize: Summarize | None) -> Draft:
+        return draft(
             planned,
             self.snapshot,
             encode=self.encode,
-            summarize=self._summarizer(),
+            summarize=summarize,
             limits=Limits(deadline=self.started + self.tools.deadline, over=self.snapshot.total > self.budget.ceiling),
             progress=self.progress,
             tag=tag_of(self.owner),
         )
-        outcome = describe(drafted, self.snapshot, planned)
-        if not drafted.replacements or self._too_little(drafted):
-            return self._without_gain(drafted, outcome)
-        return self._swap(planned, drafted, outcome)
 
     def _summarizer(self) -> Summarize | None:
         """The model, asked only for what no earlier attempt of this session has an answer to."""
@@ -144,13 +154,19 @@ class _Run:
         if tools.summarize is None:
             return None
         return ReusingSummarizer(
-            tools.summarize,
+            MeteredSummarizer(tools.summarize, self._purse()),
             tools.runner,
             self.keys,
             conversation=summaries.conversation_of(self.stored.raw),
             model=tools.model,
             answers=tools.answers,
         )
+
+    def _purse(self) -> Purse:
+        """Where what this attempt spends is entered with the tenant's day."""
+        attempt = number(self.stored.raw.get("attempts"), 1)
+        price = self.tools.price(self.tools.model, 0)
+        return Purse(self.tools.runner, self.keys, self.owner, attempt, self.tools.caps, price)
 
     def _too_little(self, drafted: Draft) -> bool:
         return drafted.saved < self.budget.min_reclaim and self.snapshot.total <= self.budget.ceiling
@@ -222,6 +238,7 @@ class _Run:
             )
         )
         if answer == "applied":
+            self._purse().ended(outcome)
             return Ended(outcome)
         ended = _unapplied(outcome)
         return (

@@ -23,6 +23,7 @@
     │   └── SessionDamagedError    part of a session is missing in Redis, or unreadable
     │       └── SessionEvictedError    its parts disagree: one was evicted or deleted from outside
     ├── SchemaVersionError         a newer release wrote the session; this one must not write to it
+    ├── SpendCapReached            the tenant's model calls of today are at their cap; extracts are written instead
     ├── DispatchError              the task could not be published to the broker
     ├── EmbeddedServerError        no server binary, or it did not start
     └── SummarizerError            the model gave no usable summary; `.code` names the reason
@@ -166,6 +167,10 @@ class DispatchError(CompactorError):
 
 class EmbeddedServerError(CompactorError):
     """The embedded server could not be found or started."""
+
+
+class SpendCapReached(CompactorError):
+    """What the model calls for one tenant may cost in a day is spent; no model was asked."""
 
 
 OUT_OF_TIME = "deadline"  # the detail of a SummarizerTimeout that is our own deadline's, not the server's

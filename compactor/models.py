@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any, NewType
+from typing import Any, Final, NewType
 
 from compactor.exceptions import ConfigurationError
 
@@ -214,6 +214,9 @@ class Receipt:
     not_run: tuple[Mapping[str, Any], ...] = ()
 
 
+SPEND_CAP: Final = "spend_cap"  # the reason of a compaction that wrote extracts because the day's money was spent
+
+
 class Code(StrEnum):
     """How a compaction ended; QUEUED and RUNNING have not ended yet."""
 
@@ -309,6 +312,28 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Spending:
+    """What the compactions of one tenant spent and saved on one day (UTC, as YYYY-MM-DD).
+
+    `micro` and `net` are micro-dollars, the first what the model calls cost or are set aside for those
+    under way; `tokens` what they read and wrote, `unpriced` those of models without a price. `freed`
+    counts tokens, `capped` the compactions that wrote extracts because a cap was reached.
+    """
+
+    tenant: str
+    day: str
+    micro: int = 0
+    tokens: int = 0
+    unpriced: int = 0
+    compactions: int = 0
+    capped: int = 0
+    freed: int = 0
+    net: int = 0
+    cap_micro: int | None = None
+    cap_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """What one send gets.
 
@@ -327,7 +352,7 @@ class Context:
 class Status:
     """Where a session stands; `totals` maps each encoding to history tokens, times are seconds.
 
-    `compactions` counts the runs in the audit, failed ones included.
+    `compactions` counts the runs in the audit, failed ones included; `spending` is the tenant's today.
     """
 
     exists: bool
@@ -342,6 +367,7 @@ class Status:
     compactions: int = 0
     expires_in: float = 0.0
     last: Outcome | None = None
+    spending: Spending | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from compactor.json_values import is_array, is_object
 UNKNOWN: Final = "price unknown"
 _FIELDS: Final = ("input", "output", "cache_read", "cache_write")
 _DEAREST: Final = 1_000_000  # dollars per million tokens; more means that somebody gave another unit
+_MOST_DOLLARS: Final = 10**9
 _LONGEST: Final = 1024**2  # characters of a file of prices
 _GATEWAYS: Final = frozenset({"litellm", "litellm_proxy", "models"})  # a prefix that names no host of its own
 _MICRO: Final = Decimal(1_000_000)
@@ -70,7 +71,7 @@ def rounded(amount: Decimal) -> int:
 
 def micro_dollars(name: str, value: Any) -> int:
     """Dollars as whole micro-dollars, at least 1. Raises ConfigurationError."""
-    amount = _amount(value)
+    amount = _amount(value, most=_MOST_DOLLARS)
     if amount is None or rounded(amount * _MICRO) < 1:
         raise ConfigurationError(f"{name}: expected dollars, for example 2.50.")
     return rounded(amount * _MICRO)
@@ -153,15 +154,15 @@ def _price(order: int, row: Any) -> Price:
     return price(**given)
 
 
-def _amount(value: Any) -> Decimal | None:
-    """A finite amount from 0 to the dearest; None for anything else."""
+def _amount(value: Any, *, most: int = _DEAREST) -> Decimal | None:
+    """A finite amount from 0 to the most; None for anything else."""
     if isinstance(value, bool) or is_object(value) or is_array(value) or value is None:
         return None
     try:
         amount = Decimal(str(value))
     except ArithmeticError:
         return None
-    return amount if amount.is_finite() and 0 <= amount <= _DEAREST else None
+    return amount if amount.is_finite() and 0 <= amount <= most else None
 
 
 def _wrong(what: str) -> ConfigurationError:

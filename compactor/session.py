@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compactor.checkpoints import Checkpointing
 from compactor.commands import read
+from compactor.commands.spending import caps_of, read_spending
+from compactor.commands.tenants import tenant_of
 from compactor.compacting import Compacting
 from compactor.copied_marks import newest_refusals
 from compactor.correcting import Correcting
@@ -82,4 +86,9 @@ class SessionFlows:
 
     def status(self) -> Flow[Status]:
         """Where the session stands; an unknown one has `exists` False."""
-        return (yield from run(read.read_status(self._reader.keys)))
+        found = yield from run(read.read_status(self._reader.keys))
+        if not found.exists:
+            return found
+        settings, tenant = self._reader.settings, tenant_of(self._reader.session)
+        today, *_ = yield from run(read_spending(settings.namespace, tenant, caps_of(settings)))
+        return replace(found, spending=today)

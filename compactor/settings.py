@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -68,6 +69,12 @@ class Settings(BaseSettings):
     )
     summarizer_model: str | None = None
     summarizer_context_limit: int = Field(32, gt=0, description="K tokens of the summarizer's own window")
+    tenant_daily_dollars: Decimal | None = Field(
+        None, gt=0, le=10**9, allow_inf_nan=False, description="what model calls for one tenant may cost in a day (UTC)"
+    )
+    tenant_daily_tokens: int | None = Field(
+        None, ge=1, le=10**15, description="what they may read and write, for models without a price"
+    )
     prices_file: Path | None = Field(None, description="own prices of models: JSON, dollars per million tokens")
     personal_placeholders: bool = Field(True, description="personal data goes to the model as placeholders")
     personal_patterns: Annotated[tuple[str, ...], NoDecode] = Field(

@@ -75,7 +75,7 @@ def refuse_a_start_that_cannot_work(**_: Any) -> None:
     """
     settings = read_settings()
     try:
-        PriceTable(settings)
+        _refuse_uncounted(settings, PriceTable(settings))
         if settings.has_model:
             ModelSummarizer(settings)
         for url in dict.fromkeys((settings.redis_url.get_secret_value(), settings.broker)):
@@ -88,6 +88,16 @@ def refuse_a_start_that_cannot_work(**_: Any) -> None:
     loading = threading.Thread(target=encoder, args=("o200k_base",), daemon=True)
     loading.start()
     os.register_at_fork(before=loading.join)  # a pool of processes must not inherit the lock of a load
+
+
+def _refuse_uncounted(settings: Settings, price: PriceTable) -> None:
+    """Raises ConfigurationError when money is capped that cannot be counted."""
+    capped = settings.tenant_daily_dollars is not None and settings.tenant_daily_tokens is None
+    if capped and settings.has_model and price(settings.summarizer_model or "") is None:
+        raise ConfigurationError(
+            "tenant_daily_dollars: the price of COMPACTOR_SUMMARIZER_MODEL is not known, so nothing could be counted. "
+            "Name it in COMPACTOR_PRICES_FILE, or set COMPACTOR_TENANT_DAILY_TOKENS."
+        )
 
 
 def _check(settings: Settings) -> None:

@@ -17,12 +17,13 @@ from compactor import exceptions
 from compactor.breaker import Breaker
 from compactor.commands import dead
 from compactor.commands.command import session_keys
+from compactor.commands.spending import caps_of
 from compactor.compaction import Ended, Tools, run_compaction
 from compactor.dispatch import TASK
 from compactor.encodings import encoder
 from compactor.exceptions import CompactorError, SessionDamagedError, StoreUnavailableError, SummarizerError
 from compactor.ledger import line, money
-from compactor.models import Code, CompactionId, Outcome, SessionId, session_id
+from compactor.models import SPEND_CAP, Code, CompactionId, Outcome, SessionId, session_id
 from compactor.price_table import PriceTable
 from compactor.settings import Settings, read_settings
 from compactor.store import Store
@@ -68,6 +69,7 @@ def tools() -> Tools:
         max_attempts=read.max_attempts,
         model=read.summarizer_model or "",
         price=PriceTable(read),
+        caps=caps_of(read),
         answers=Saver(store).answers,
         rules=read.rules,
     )
@@ -100,6 +102,8 @@ def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
         _list_as_dead(name, dead.ATTEMPTS_USED_UP)
     if ended.outcome.bill is not None:
         _log.info("session %s: %s", name, line(ended.outcome))
+    if ended.outcome.reason == SPEND_CAP:
+        _log.warning("session %s: its tenant's model calls are at their cap of the day: extracts until 00:00 UTC", name)
     return flat(ended.outcome)
 
 

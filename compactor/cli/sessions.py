@@ -11,6 +11,7 @@ import typer
 
 from compactor.cli.app import app
 from compactor.cli.console import Json, print_json, stderr
+from compactor.cli.spending import day_line, days_of
 from compactor.commands.sessions import STATES, Seen, read_page, read_seen
 from compactor.exceptions import ConfigurationError
 from compactor.models import SessionId
@@ -47,6 +48,8 @@ def sessions(
             count += 1
     if not json:
         stderr.print(f"{count:,} sessions")
+        if tenant is not None:
+            stderr.print(day_line(days_of(settings, tenant)[0]), soft_wrap=True)
 
 
 def _all(store: Store, settings: Settings, tenant: str | None) -> Iterator[Seen]:

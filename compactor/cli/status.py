@@ -13,9 +13,11 @@ from compactor.cli.app import app
 from compactor.cli.broker import Broker
 from compactor.cli.console import Json, print_json, stdout
 from compactor.cli.reading import NEUTRAL, not_found, outcome_row
+from compactor.cli.spending import day_line, days_of, days_table
 from compactor.client import Compactor
-from compactor.exceptions import CompactorError, StoreUnavailableError
-from compactor.models import Outcome, Status
+from compactor.commands.tenants import tenant_of
+from compactor.exceptions import CompactorError, ConfigurationError, StoreUnavailableError
+from compactor.models import Outcome, Status, session_id
 from compactor.pricing import dollars
 from compactor.settings import Settings, read_settings
 from compactor.store import Store, unavailable
@@ -26,13 +28,29 @@ def status(
     session: Annotated[
         str | None, typer.Argument(metavar="[SESSION]", help="The session's id; none: the server.")
     ] = None,
+    tenant: Annotated[str | None, typer.Option(help="What this tenant spent, day by day.")] = None,
     json: Json = False,
 ) -> None:
-    """Shows where a session stands; without one, the server, the queue and the workers."""
-    if session is None:
+    """Shows where a session stands, or what a tenant spends; without one, the server, the queue and the workers."""
+    if session is not None and tenant is not None:
+        raise ConfigurationError("status: expected a session or --tenant, not both.")
+    if tenant is not None:
+        _tenant(tenant, json=json)
+    elif session is None:
         _server(json=json)
     else:
         _session(session, json=json)
+
+
+def _tenant(name: str, *, json: bool) -> None:
+    days = days_of(read_settings(), tenant_of(session_id(f"{name}/any")))
+    if json:
+        for day in days:
+            print_json(asdict(day))
+        return
+    stdout.print(Text(day_line(days[0])))
+    stdout.print()
+    stdout.print(days_table(days))
 
 
 def _session(name: str, *, json: bool) -> None:
@@ -65,6 +83,7 @@ def _session_facts(name: str, seen: Status) -> dict[str, str]:
         "claim": claim,
         "compactions": f"{seen.compactions}" + (f", {seen.attempts} attempts now" if seen.attempts else ""),
         "last outcome": last or "none yet",
+        "tenant today": day_line(seen.spending) if seen.spending else "",
         "archived": f"{seen.archived:,} originals",
         "stored": f"{seen.stored_bytes / 1024:,.1f} KiB",
         "expires in": f"{seen.expires_in / 86_400:.1f} days",

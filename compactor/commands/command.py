@@ -48,6 +48,19 @@ class SessionKeys:
     summaries: str
 
     @property
+    def namespace(self) -> str:
+        return self._tag.partition(":")[0]
+
+    @property
+    def session(self) -> SessionId:
+        return SessionId(self._tag.partition(":")[2])
+
+    @property
+    def _tag(self) -> str:
+        """What stands in the braces: neither part of it may hold one."""
+        return self.state[1:].partition("}")[0]
+
+    @property
     def all(self) -> tuple[str, ...]:
         return (
             self.state, self.messages, self.operations, self.archive,

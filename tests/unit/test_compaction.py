@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -17,7 +18,8 @@ from compactor.commands.read import Stored
 from compactor.compaction import PAUSE, Ended, Tools, run_compaction
 from compactor.drafting import Summarize
 from compactor.exceptions import SummarizerRateLimited, SummarizerRefused, SummarizerTimeout, SummarizerUnauthorized
-from compactor.models import Code, CompactionId, Kind, Revision
+from compactor.models import Code, CompactionId, Kind, Outcome, Revision
+from compactor.pricing import Price, price
 from compactor.records import unpack
 from compactor.tokens import count_message
 from tests.unit.chat import Chat, assistant, by_length, calling, result, steps, system, user
@@ -47,15 +49,25 @@ class Scripted:
 
     @property
     def ran(self) -> list[str | None]:
-        return [command.script for command in self.commands if command.script != "remember"]
+        aside = ("remember", "reserve", "spend")
+        return [command.script for command in self.commands if command.script not in aside]
 
     def args(self, script: str) -> tuple[Any, ...]:
         (command,) = [command for command in self.commands if command.script == script]
         return command.args
 
 
-def begun(chat: Sequence[Chat] = CHAT, *, threshold: int = 3_000, ceiling: int = 10**6, **raw: bytes) -> Begin:
+def begun(
+    chat: Sequence[Chat] = CHAT,
+    *,
+    threshold: int = 3_000,
+    ceiling: int = 10**6,
+    model: str = "",
+    prior: float = 1.0,
+    **raw: bytes,
+) -> Begin:
     judged = {"encoding": O200K, "limit": 10**7, "threshold": threshold, "ceiling": ceiling, "fixed": 3}
+    judged |= {"model": model, "prior": prior}
     total = sum(count_message(message, by_length) for message in chat)
     held = state(length=len(chat), lead=1, revision=Revision(7), totals={O200K: (total, 0)})
     return Begin(Begun.RUNNING, Stored(held, records(chat), {"claimed": json.dumps(judged).encode(), **raw}))
@@ -71,6 +83,8 @@ def compaction(
         "release": True,
         "retry": True,
         "remember": True,
+        "reserve": True,
+        "spend": True,
         **answers,
     }
     runner = Scripted(given)
@@ -137,6 +151,72 @@ def test_the_outcome_adds_up() -> None:
     assert (outcome.model, outcome.spent_in, outcome.spent_out) == ("cheap", 10 * outcome.items, 2 * outcome.items)
     assert (outcome.id, outcome.at, outcome.reached) == (OWNER, 99.0, True)
     assert audited(runner, "swap")["saved"] == outcome.saved > 0
+
+
+def priced(begin: Begin, prices: dict[str, Price], summarize: Summarize | None = None) -> Outcome:
+    """The outcome of a run whose models have these prices."""
+    kept = dict.fromkeys(("release", "remember", "reserve", "spend"), True)
+    tools = Tools(
+        Scripted({"begin": begin, "archive": "ok", "swap": "applied", **kept}),
+        lambda _name: by_length,
+        summarize,
+        clock=lambda: 0.0,
+        now=lambda: 99.0,
+        model="cheap",
+        price=lambda model, _tokens: prices.get(model),
+    )
+    return run_compaction(KEYS, OWNER, tools, lambda _phase, _text: None).outcome
+
+
+DEAR, CHEAP = price(Decimal(3), Decimal(15), Decimal("0.3"), Decimal("3.75")), price(Decimal(1), Decimal(2))
+
+
+def test_every_compaction_is_billed_at_the_prices_of_both_models() -> None:
+    outcome = priced(begun(model="bot"), {"bot": DEAR, "cheap": CHEAP}, saying("Twelve rows."))
+    assert outcome.bill is not None
+    assert outcome.bill.spent == outcome.spent_in + 2 * outcome.spent_out > 0
+    assert outcome.bill.rewrite == pytest.approx(3.45 * outcome.rewrite, abs=1)
+    assert outcome.bill.step_before == pytest.approx(0.3 * outcome.before, abs=1)
+    assert outcome.bill.step_after == pytest.approx(0.3 * outcome.after, abs=1)
+    assert outcome.bill.rewrite is not None
+    paid = outcome.bill.rewrite + outcome.spent_in + 2 * outcome.spent_out
+    assert outcome.bill.payback == pytest.approx(paid / (0.3 * outcome.saved), abs=0.1)
+
+
+def test_a_bot_model_without_a_price_leaves_only_what_was_spent() -> None:
+    outcome = priced(begun(model="bot"), {"cheap": CHEAP}, saying("Twelve rows."))
+    assert outcome.bill is not None
+    assert outcome.bill.spent == outcome.spent_in + 2 * outcome.spent_out
+    assert outcome.bill.step_before is outcome.bill.net is outcome.bill.payback is None
+
+
+def test_money_is_counted_in_the_tokens_that_the_provider_counts() -> None:
+    plain = priced(begun(model="bot"), {"bot": DEAR}).bill
+    doubled = priced(begun(model="bot", prior=2.0, threshold=6_000), {"bot": DEAR}).bill
+    assert plain is not None
+    assert doubled is not None
+    assert plain.step_before is not None
+    assert doubled.step_before == pytest.approx(2 * plain.step_before, abs=1)
+
+
+def test_a_failure_is_billed_too() -> None:
+    error = SummarizerUnauthorized()
+    error.spent_in = 500
+    outcome = priced(begun(model="bot"), {"bot": DEAR, "cheap": CHEAP}, failing(error))
+    assert outcome.outcome is Code.SUMMARIZER_FAILED
+    assert outcome.bill is not None
+    assert outcome.bill.spent == outcome.spent_in > 0
+    assert outcome.bill.net == -outcome.spent_in
+
+
+def test_at_a_spend_cap_extracts_are_written_and_nobody_is_asked() -> None:
+    model = saying("Twelve rows.")
+    ended, runner = compaction(begun(), model, reserve=False)
+    outcome = ended.outcome
+    assert (outcome.outcome, outcome.reason, outcome.by_model) == (Code.APPLIED, "spend_cap", 0)
+    assert outcome.by_extract == outcome.items > 0
+    assert model.requests == []
+    assert audited(runner, "swap")["reason"] == "spend_cap"
 
 
 def test_nothing_that_is_told_holds_content() -> None:
