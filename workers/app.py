@@ -75,7 +75,8 @@ def refuse_a_start_that_cannot_work(**_: Any) -> None:
     """
     settings = read_settings()
     try:
-        _refuse_uncounted(settings, PriceTable(settings))
+        price = PriceTable(settings)
+        _refuse_uncounted(settings, price)
         if settings.has_model:
             ModelSummarizer(settings)
         for url in dict.fromkeys((settings.redis_url.get_secret_value(), settings.broker)):
@@ -84,8 +85,8 @@ def refuse_a_start_that_cannot_work(**_: Any) -> None:
     except ConfigurationError as error:
         _log.critical("%s", error)
         raise SystemExit(1) from None
-    # The first compaction need not wait the 0.8 s that the vocabulary of today's models takes.
-    loading = threading.Thread(target=encoder, args=("o200k_base",), daemon=True)
+    # The first compaction need not wait the second that the vocabulary of today's models and the table of prices take.
+    loading = threading.Thread(target=lambda: (encoder("o200k_base"), price("gpt-4o")), daemon=True)
     loading.start()
     os.register_at_fork(before=loading.join)  # a pool of processes must not inherit the lock of a load
 
