@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from compactor.exceptions import ConfigurationError
+from compactor.formats.openai import leading_system
 from compactor.json_values import is_array, is_object
 
 
@@ -28,6 +29,18 @@ def read_recordings(paths: list[Path]) -> Iterator[Recording]:
     for path in paths:
         name = path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
         yield from (replace(recording, source=name) for recording in _sessions(path, name))
+
+
+def joined(recordings: Iterable[Recording]) -> list[Recording]:
+    """The sessions of each file as one long session; the system text that opens it is that of the first."""
+    found: dict[str, Recording] = {}
+    for each in recordings:
+        first = found.get(each.source)
+        if first is None:
+            found[each.source] = replace(each, id=each.source, messages=[*each.messages], tools=None)
+        else:
+            first.messages.extend(each.messages[leading_system(each.messages) :])
+    return list(found.values())
 
 
 def _sessions(path: Path, name: str) -> Iterator[Recording]:

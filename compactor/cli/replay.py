@@ -19,7 +19,7 @@ from compactor.cli.app import app
 from compactor.cli.backend import backend, server_only
 from compactor.cli.console import Json, print_json, stderr
 from compactor.cli.player import Played, play
-from compactor.cli.recordings import read_recordings
+from compactor.cli.recordings import joined, read_recordings
 from compactor.cli.replay_tables import broken, print_sessions, print_shares, total_of
 from compactor.cli.simulated_worker import Pace
 from compactor.client import Compactor
@@ -45,6 +45,7 @@ def replay(
     model_seconds: Annotated[
         float | None, typer.Option(min=0.0, help="Simulated clock: seconds that a summary takes; 0: extracts, at once.")
     ] = None,
+    join: Annotated[bool, typer.Option("--join", help="The sessions of each file as one long session.")] = False,
     json: Json = False,
 ) -> None:
     """Replays recorded sessions, and checks that nothing is lost, invalid or changed.
@@ -54,7 +55,7 @@ def replay(
     model calls take (8 of a session at the same time). Exits with 1 when a promise broke.
     """
     pace = _pace(step_seconds, model_seconds)
-    recordings = list(read_recordings(files))
+    recordings = joined(read_recordings(files)) if join else list(read_recordings(files))
     limits = limit or [16]
     played: list[Played] = []
     with (

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from compactor import Compactor, ModelConfig
 from compactor.cli.player import Played, play
-from compactor.cli.recordings import Recording
+from compactor.cli.recordings import Recording, joined
 from compactor.cli.replay_tables import broken, total_of
 from compactor.cli.simulated_worker import Pace
 from compactor.settings import Settings
@@ -68,3 +68,16 @@ def test_a_step_that_would_end_after_the_swap_waits_for_it(before: float | None,
     pace = Pace(5.0, 4.0)
     assert pace.take_step(before) is moves
     assert pace.now == (5.0 if moves else 0.0)
+
+
+def test_the_sessions_of_a_file_are_joined_under_the_first_system_text() -> None:
+    system = {"role": "system", "content": "Be brief."}
+    chats = [
+        Recording(name, [system, {"role": "user", "content": name}], [], source) for name, source in ("ax", "bx", "cy")
+    ]
+    found = joined(chats)
+    assert [(each.id, [m["content"] for m in each.messages]) for each in found] == [
+        ("x", ["Be brief.", "a", "b"]),
+        ("y", ["Be brief.", "c"]),
+    ]
+    assert len(chats[0].messages) == 2
