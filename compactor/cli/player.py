@@ -27,7 +27,11 @@ FINAL_WAIT = 60.0  # seconds for the last compaction of a session
 
 @dataclass(slots=True)
 class Played:
-    """What one session showed; `lost`, `invalid` and `changed` must be 0."""
+    """What one session showed; `lost`, `invalid` and `changed` must be 0.
+
+    `shortened` counts the sends that needed the view, `sudden` those of them that a single step took
+    from below the threshold past the ceiling: no compaction could have been there before.
+    """
 
     id: str
     source: str
@@ -35,6 +39,7 @@ class Played:
     messages: int = 0
     prepares: int = 0
     shortened: int = 0
+    sudden: int = 0
     impossible: int = 0
     compactions: int = 0
     outcome: str = ""
@@ -64,6 +69,7 @@ class Player:
     kept: Counter[bytes] = field(default_factory=Counter[bytes])
     _next: int = 0
     _unsaid: Any = None
+    _was_over: bool = False
 
     def play(self) -> None:
         """Pushes message by message, with a send before every assistant message and one at the end."""
@@ -120,7 +126,10 @@ class Player:
     def _send(self) -> Context:
         context = self.session.prepare(tools=self.recording.tools)
         self.played.prepares += 1
-        self.played.shortened += context.verdict.fit in (Fit.SHORTENED, Fit.IMPOSSIBLE)
+        shortened = context.verdict.fit in (Fit.SHORTENED, Fit.IMPOSSIBLE)
+        self.played.shortened += shortened
+        self.played.sudden += shortened and not self._was_over
+        self._was_over = context.verdict.over_threshold
         self.played.impossible += context.verdict.fit is Fit.IMPOSSIBLE
         return context
 

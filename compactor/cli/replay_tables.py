@@ -13,7 +13,7 @@ from compactor.cli.console import stdout
 from compactor.cli.player import Played
 
 _SUMS: Final = (
-    "messages", "prepares", "shortened", "impossible", "compactions", "tokens_saved", "lost", "invalid", "changed",
+    "messages", "prepares", "shortened", "sudden", "impossible", "compactions", "tokens_saved", "lost", "invalid", "changed",
 )  # fmt: skip
 _COLUMNS: Final = (
     "session", "messages", "sends", "in the view", "compactions", "outcome", "saved", "lost", "invalid", "changed",
@@ -77,5 +77,7 @@ def _print_sum(total: Mapping[str, Any]) -> None:
     stdout.print(
         f"{total['sessions']} sessions, {total['messages']:,} messages, {total['prepares']:,} sends, "
         f"{share:.1f} % in the view; {total['compactions']} compactions saved {total['tokens_saved']:,} tokens. "
-        f"Lost {total['lost']}, invalid {total['invalid']}, changed {total['changed']}."
+        f"Lost {total['lost']}, invalid {total['invalid']}, changed {total['changed']}.\n"
+        f"Of the {total['shortened']:,} sends in the view one step took {total['sudden']:,} from below the threshold "
+        "past the ceiling."
     )

@@ -50,6 +50,7 @@ def test_a_swap_lands_as_many_steps_later_as_the_model_takes(settings: Settings)
     at_once, soon, late, never = (played(settings, model=seconds) for seconds in (0.0, 4.0, 21.0, 100_000.0))
     assert at_once.shortened == soon.shortened == 0 < at_once.compactions
     assert 0 < late.shortened < never.shortened
+    assert late.sudden == never.sudden == 0
     assert at_once.compactions > never.compactions >= 1
     assert not any(broken(total_of([each])) for each in (at_once, soon, late, never))
 
