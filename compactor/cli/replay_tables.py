@@ -13,7 +13,8 @@ from compactor.cli.console import stdout
 from compactor.cli.player import Played
 
 _SUMS: Final = (
-    "messages", "prepares", "shortened", "sudden", "impossible", "compactions", "tokens_saved", "lost", "invalid", "changed",
+    "messages", "prepares", "shortened", "sudden", "impossible", "compactions", "tokens_saved", "lost", "invalid",
+    "changed",
 )  # fmt: skip
 _COLUMNS: Final = (
     "session", "messages", "sends", "in the view", "compactions", "outcome", "saved", "lost", "invalid", "changed",
