@@ -33,5 +33,6 @@ class Held(StrEnum):
     EXHAUSTED = "exhausted"
     TARGET_NOT_REACHED = "target_not_reached"
     CRASHED = "crashed"
+    SHADOW = "shadow"
     DAMAGED = "damaged"
     DEAD = "dead"

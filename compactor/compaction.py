@@ -34,6 +34,7 @@ from compactor.quarantine import readable
 from compactor.records import KEPT, PINNED, PROVISIONAL, SOFT, Record, encode_message
 from compactor.reuse import Answers, ReusingSummarizer, Runner
 from compactor.rules import Rule, rules_of, stored_rules
+from compactor.shadow import Mode, Shadow, read_shadow
 from compactor.tokens import Encode, count_message
 
 T = TypeVar("T")
@@ -54,6 +55,7 @@ class Tools:
     queue_patience: float = 900.0
     max_attempts: int = 3
     model: str = ""
+    shadow: Mode = "off"
     price: Callable[[str, int], Price | None] = lambda _model, _tokens: None
     caps: Caps = NO_CAPS
     answers: Answers = field(default_factory=Answers)
@@ -109,15 +111,19 @@ class _Run:
         judged: dict[str, Any] = json.loads(stored.raw["claimed"])
         self.encoding: str = judged["encoding"]
         self.encode = tools.encoder(self.encoding)
-        read = read_messages(stored.records, stored.state.offset, self.encoding, self.encode)
-        head = judged.get("head", 0)
-        messages = readable([message for message in read if message.position >= head])[0]
+        self.mode: Mode = tools.shadow if tools.shadow != "off" else judged.get("shadow", "off")
+        self.shadow = Shadow() if self.mode == "off" else read_shadow(stored.raw.get("shadow", b""))
+        self._head: int = judged.get("head", 0)
+        messages = self.originals = self._messages(stored.records)
+        if self.shadow.records:
+            messages = self._messages(self.shadow.over(stored.records, stored.state.offset))
         self.snapshot = Snapshot(
             messages,
             judged["fixed"] + sum(message.tokens for message in messages),
             rules_of((*tools.rules, *stored_rules(judged.get("rules")))),
             read_phrases(stored.raw.get("pins")),
         )
+        self._stored_total = judged["fixed"] + sum(message.tokens for message in self.originals)
         leading = leading_system(message.value for message in messages)
         lead = sum(message.tokens for message in messages[:leading])
         self._earlier = number(stored.raw.get("spent_in")), number(stored.raw.get("spent_out"))
@@ -125,6 +131,11 @@ class _Run:
         self._bot_model = str(judged.get("model", ""))
         self._correction = _correction(judged, stored.raw)
         self.budget = self._correction.levels(budget)
+
+    def _messages(self, records: Sequence[Record]) -> list[Message]:
+        """The readable messages of the judged list."""
+        read = read_messages(records, self.stored.state.offset, self.encoding, self.encode)
+        return readable([message for message in read if message.position >= self._head])[0]
 
     def carry_out(self, planned: Plan) -> Ended:
         try:
@@ -135,7 +146,7 @@ class _Run:
         outcome = replace(outcome, reason=reason or outcome.reason)
         if not drafted.replacements or self._too_little(drafted):
             return self._without_gain(drafted, outcome)
-        return self._swap(planned, drafted, outcome)
+        return self._swap(planned, drafted, outcome) if self.mode == "off" else self._shadow(drafted, outcome)
 
     def _draft(self, planned: Plan, summarize: Summarize | None) -> Draft:
         return draft(
@@ -151,7 +162,7 @@ class _Run:
     def _summarizer(self) -> Summarize | None:
         """The model, asked only for what no earlier attempt of this session has an answer to."""
         tools = self.tools
-        if tools.summarize is None:
+        if tools.summarize is None or self.mode not in ("off", "model"):
             return None
         return ReusingSummarizer(
             MeteredSummarizer(tools.summarize, self._purse()),
@@ -191,21 +202,37 @@ class _Run:
 
     def end(self, outcome: Outcome, *, pause: float = 0.0) -> Ended:
         """Releases the claim without a swap; `pause` in seconds until the next one may start."""
-        outcome = self._stamped(replace(outcome, before=self.snapshot.total, after=self.snapshot.total))
+        unchanged = replace(outcome, before=self.snapshot.total, after=self.snapshot.total)
+        return self._release(self._stamped(unchanged), pause=pause)
+
+    def _release(self, outcome: Outcome, *, pause: float = 0.0, shadow: bytes = b"") -> Ended:
         failed = outcome.outcome in (Code.SUMMARIZER_FAILED, Code.STALE)
-        over = self.snapshot.total >= self.budget.threshold
+        over = outcome.after >= self.budget.threshold
+        rearm = self._rearm(outcome.after) if over and not failed else 0
+        if self.mode != "off":  # what would have left is in the stored total still
+            rearm = max(rearm, self.budget.threshold) + self._stored_total - outcome.after
         released = claim.release(
             self.keys,
             owner=self.owner,
             outcome=to_json(outcome),
             pause_ms=int(pause * 1000),
-            rearm=self._rearm(self.snapshot.total) if over and not failed else 0,
+            rearm=rearm,
             held=_held(outcome.outcome),
             audit=outcome.outcome not in (Code.BELOW_THRESHOLD, Code.NOTHING_TO_DO),
+            shadow=shadow,
         )
         if not self.tools.runner.run(released):
             return Ended(replace(outcome, outcome=Code.STALE, reason="lost"))
         return Ended(outcome)
+
+    def _shadow(self, drafted: Draft, outcome: Outcome) -> Ended:
+        """Records what a swap would have done, and nothing else."""
+        offset, records = self.stored.state.offset, self.stored.records
+        old = {item.position: records[item.position - offset] for item in drafted.replacements}
+        behind = self.shadow.with_drafts(dict(self._records(old, drafted.replacements)[0]), offset + len(records))
+        used, kept = self.shadow.retention(self.originals)
+        outcome = replace(outcome, outcome=Code.SHADOW, values_used=used, values_kept=kept)
+        return self._release(self._stamped(outcome), shadow=behind.pack())
 
     def _rearm(self, total: int) -> int:
         """The level at which a compaction is worth trying again: new tokens, or the ceiling crossed."""
@@ -372,5 +399,6 @@ def _held(code: Code) -> str:
         Code.EXHAUSTED: Held.EXHAUSTED,
         Code.SUMMARIZER_FAILED: Held.SUMMARIZER_FAILED,
         Code.STALE: Held.BACKOFF,
+        Code.SHADOW: Held.SHADOW,
     }
     return reasons.get(code, "")

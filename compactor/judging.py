@@ -101,7 +101,9 @@ def request_key(request: Request, encoding: str) -> tuple[str, ...]:
     return encoding, "" if request.system is None else f"={request.system}", tools, form, opening, variables, extra
 
 
-def judge(config: ModelConfig, request: Request, fixed: Fixed, encoding: str, prior: float = 1.0) -> Judgement:
+def judge(
+    config: ModelConfig, request: Request, fixed: Fixed, encoding: str, prior: float = 1.0, shadow: str = "off"
+) -> Judgement:
     """The budget of a send (without the history's own system messages), and the JSON the session keeps of it."""
     budget = budget_for(config, fixed=fixed.total, max_output_tokens=request.max_output_tokens)
     kept: dict[str, Any] = {
@@ -113,6 +115,7 @@ def judge(config: ModelConfig, request: Request, fixed: Fixed, encoding: str, pr
         "ceiling": budget.ceiling,
         "fixed": budget.fixed,
         "prior": prior,
+        **({"shadow": shadow} if shadow != "off" else {}),
     }
     if config.rules:
         kept["rules"] = [rule.as_json() for rule in config.tool_rules]

@@ -141,6 +141,7 @@ class Fit(StrEnum):
     FITS = "fits"
     SHORTENED = "shortened"
     IMPOSSIBLE = "impossible"
+    SHADOW = "shadow"
     DEGRADED = "degraded"
 
 
@@ -231,6 +232,7 @@ class Code(StrEnum):
     EXHAUSTED = "exhausted"
     DEAD = "dead"
     UNDONE = "undone"
+    SHADOW = "shadow"
     QUEUED = "queued"
     RUNNING = "running"
     UNKNOWN = "unknown"
@@ -281,6 +283,9 @@ class Outcome:
     `before` and `after` are the expected tokens of a send; `items` counts replaced messages;
     `reached` says whether the target was reached; `spent_*` are the model's own figures, in tokens;
     `rewrite` counts the tokens behind the first cut; `bill` says it in money, None in older audits.
+    Of a `shadow` outcome nothing was replaced: the figures are those that a compaction would have had.
+    `values_used` counts values of results replaced in shadow before that the turns since have used,
+    `values_kept` those of them that the context would have held still.
     """
 
     outcome: Code
@@ -305,6 +310,8 @@ class Outcome:
     at: float = 0.0
     positions: tuple[int, ...] = field(default=())
     bill: Bill | None = None
+    values_used: int = 0
+    values_kept: int = 0
 
     @property
     def saved(self) -> int:

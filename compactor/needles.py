@@ -92,6 +92,13 @@ def cases(messages: Messages, encode: Encode, *, keep_recent: int = 1) -> Iterat
             yield case
 
 
+def case_of(past: Messages, old: Sequence[int], future: Messages) -> Case:
+    """The case of a session that was cut behind `past`; `old` are indexes of results in it."""
+    case = Case(past, list(old))
+    _fill(case, future)
+    return case
+
+
 def said(message: Mapping[str, Any]) -> str:
     """Text and arguments of a message."""
     return f"{text_of(message)}\n{arguments_of(message)}"

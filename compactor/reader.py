@@ -130,7 +130,7 @@ class SessionReader:
         return budget_for(self.config, fixed=fixed.total, max_output_tokens=request.max_output_tokens)
 
     def judge(self, request: Request, fixed: Fixed) -> Judgement:
-        return judge(self.config, request, fixed, self.encoding, self._first.slope)
+        return judge(self.config, request, fixed, self.encoding, self._first.slope, self.settings.shadow)
 
     def recounted(self) -> Flow[tuple[int, int]]:
         """Counts a history whose running total in this encoding is not complete, and stores the total."""

@@ -50,6 +50,13 @@ def measure(found: Sequence[Case], shorten: Shorten, encode: Encode) -> Figures:
     )
 
 
+def kept_of(case: Case, texts: Sequence[str]) -> tuple[int, int]:
+    """How many values of a case the later turns used, and how many of them stand with these texts somewhere still."""
+    had, kept = Counter[str](), Counter[str]()
+    _look(case, plain(_rendered(case, texts)), had, kept)
+    return had["values"], kept["values"]
+
+
 def _look(case: Case, text: str, had: Counter[str], kept: Counter[str]) -> None:
     for value, needle in case.needles.items():
         if needle.restated:

@@ -33,6 +33,7 @@ from compactor.view import View, compose
 
 WaitFor = Literal["fit", "swap"]
 _UNAVAILABLE = "held(store_unavailable)"
+_NO_CEILING = 10**15  # tokens
 _MOST_SENT = 64  # results cut short that a process knows again after a swap has replaced them
 
 
@@ -99,12 +100,17 @@ class Sending:
         send = Send(request, fixed, self._reader.judge(request, fixed), encode, mend, tool_text)
         try:
             context = yield from self._send(send, listed)
-            if wait > 0 and _is_worth_waiting(context.verdict, wait_for):
+            if wait > 0 and not self._shadowed and _is_worth_waiting(context.verdict, wait_for):
                 yield from self._queueing.await_swap(wait)
                 context = yield from self._send(send, listed)
         except StoreUnavailableError as error:
             return (yield from self._degraded(send, listed, error))
         return context
+
+    @property
+    def _shadowed(self) -> bool:
+        """Whether sends stay as they are, however long: shadow mode leaves a bot what it had without us."""
+        return self._reader.settings.shadow != "off"
 
     def _send(self, send: Send, listed: Listed | None) -> Flow[Context]:
         if listed is not None:
@@ -157,6 +163,8 @@ class Sending:
         lead_tokens = _tokens(messages[: leading_system(message.value for message in messages)])
         levels = found.correction.levels(send.judgement.budget)
         whole = replace(levels, fixed=levels.fixed + lead_tokens)
+        if self._shadowed:
+            whole = replace(whole, ceiling=_NO_CEILING, threshold=_NO_CEILING)
         composed = partial(
             compose, messages, encode=send.encode, beside=send.fixed.total, protection=self._reader.protection(history)
         )
@@ -174,7 +182,7 @@ class Sending:
             length=len(messages),
             compaction=found.compaction,
             correction=found.correction,
-            fit=view.fit,
+            fit=Fit.SHADOW if self._shadowed and send.fixed.total + view.tokens > levels.ceiling else view.fit,
             sent=send.fixed.total + view.tokens,
             stable_until=view.stable_until + len(opening),
             recounted=found.recounted,

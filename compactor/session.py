@@ -68,7 +68,7 @@ class SessionFlows:
             length=load.length,
             correction=correction,
             compaction=compaction_word(*load.standing(self._reader.around.now(), fixed.total + total), over=over),
-            fit=Fit.FITS if fits else Fit.SHORTENED,
+            fit=Fit.FITS if fits else Fit.SHORTENED if self._reader.settings.shadow == "off" else Fit.SHADOW,
             recounted=load.total is None,
         )
 

@@ -7,7 +7,7 @@ import re
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AliasChoices,
@@ -82,6 +82,9 @@ class Settings(BaseSettings):
     )
     rules: Annotated[tuple[Rule, ...], NoDecode] = Field(
         (), description="a JSON list of rules by tool, asked before those of the bots"
+    )
+    shadow: Literal["off", "extracts", "model"] = Field(
+        "off", description="compactions are drafted and recorded, and replace nothing"
     )
     call_connect_timeout: Seconds = 5.0
     call_timeout: Seconds = 30.0

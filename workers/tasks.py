@@ -68,6 +68,7 @@ def tools() -> Tools:
         queue_patience=read.queue_patience,
         max_attempts=read.max_attempts,
         model=read.summarizer_model or "",
+        shadow=read.shadow,
         price=PriceTable(read),
         caps=caps_of(read),
         answers=Saver(store).answers,

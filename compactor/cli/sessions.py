@@ -53,6 +53,11 @@ def sessions(
 
 
 def _all(store: Store, settings: Settings, tenant: str | None) -> Iterator[Seen]:
+    for new in pages(store, settings, tenant):
+        yield from store.run(read_seen(settings.namespace, new, max_attempts=settings.max_attempts))
+
+
+def pages(store: Store, settings: Settings, tenant: str | None) -> Iterator[list[SessionId]]:
     """Each session once: a SCAN may come upon a key again while the server's table grows or shrinks."""
     told: set[SessionId] = set()
     cursor = 0
@@ -60,7 +65,7 @@ def _all(store: Store, settings: Settings, tenant: str | None) -> Iterator[Seen]
         page = store.run(read_page(settings.namespace, cursor, tenant=tenant))
         new = [session for session in dict.fromkeys(page.sessions) if session not in told]
         if new:
-            yield from store.run(read_seen(settings.namespace, new, max_attempts=settings.max_attempts))
+            yield new
         told.update(new)
         cursor = page.cursor
         if not cursor:

@@ -80,9 +80,10 @@ def release(
     rearm: int,
     held: str,
     audit: bool,
+    shadow: bytes = b"",
 ) -> Command[bool]:
-    """Ends the claim without a swap; False when it was lost before."""
-    args = (owner, _json(outcome), pause_ms, rearm, held, int(audit))
+    """Ends the claim without a swap; False when it was lost before. `shadow` is kept for the next run."""
+    args = (owner, _json(outcome), pause_ms, rearm, held, int(audit), shadow)
     return Command(lambda replies: text(replies[0]) == "released", "release", keys.all, args)
 
 

@@ -33,6 +33,7 @@ redis.call('HINCRBY', KEYS[1], 'bytes', 0 - ARGV[4])
 redis.call('HSET', KEYS[1], 'revision', state[1] + 1, 'version', state[8] + 1, 'claim', 'idle', 'attempts', 0, 'not_before', 0,
   'rearm', ARGV[5], 'held', ARGV[6], 'drafted', '', 'applied', ARGV[1], 'last', ARGV[3],
   'spent_in', 0, 'spent_out', 0)
+redis.call('HDEL', KEYS[1], 'shadow')
 redis.call('LPUSH', KEYS[6], table.concat(positions, ','))
 redis.call('LTRIM', KEYS[6], 0, 31)
 redis.call('RPUSH', KEYS[5], ARGV[3])
