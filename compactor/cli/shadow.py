@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from itertools import chain
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.table import Table
@@ -23,12 +23,14 @@ from compactor.pricing import dollars
 from compactor.settings import read_settings
 from compactor.store import Store
 
+_RUNGS: Final = tuple(each.name.removeprefix("by_") for each in fields(Outcome) if each.name.startswith("by_"))
+
 
 @dataclass(slots=True)
 class Trial:
     """The account of a fleet in shadow mode: tokens, values, and micro-dollars where prices are known.
 
-    `freed` and the items count what compactions would have done; `without_gain` counts runs that would
+    `freed` and `replaced` (by rung) count what compactions would have done; `without_gain` counts runs that would
     have replaced nothing, by their outcome; `unpriced` the compactions that money says nothing of.
     """
 
@@ -37,10 +39,7 @@ class Trial:
     compactions: int = 0
     before: int = 0
     freed: int = 0
-    by_pointer: int = 0
-    by_condensed: int = 0
-    by_model: int = 0
-    by_extract: int = 0
+    replaced: Counter[str] = field(default_factory=Counter[str])
     values_used: int = 0
     values_kept: int = 0
     spent_in: int = 0
@@ -75,8 +74,9 @@ class Trial:
         self.compactions += 1
         self.before += run.before
         self.freed += run.saved
-        for name in ("by_pointer", "by_condensed", "by_model", "by_extract", "values_used", "values_kept"):
-            setattr(self, name, getattr(self, name) + getattr(run, name))
+        self.replaced.update({rung: getattr(run, f"by_{rung}") for rung in _RUNGS})
+        self.values_used += run.values_used
+        self.values_kept += run.values_kept
         self.spent_in += run.spent_in
         self.spent_out += run.spent_out
         if run.bill is None or run.bill.net is None or run.bill.spent is None:
@@ -121,13 +121,12 @@ def _facts(trial: Trial) -> dict[str, str]:
             "shadow compactions": "none yet: set COMPACTOR_SHADOW=extracts for bots and workers, and let sessions "
             "cross their threshold",
         }
-    items = trial.by_pointer + trial.by_condensed + trial.by_model + trial.by_extract
+    rungs = ", ".join(f"{count:,} by {rung}" for rung, count in trial.replaced.items() if count)
     facts = {
         "sessions": f"{trial.sessions:,}, of which {trial.compacted_sessions:,} would have been compacted",
         "compactions": f"{trial.compactions:,}",
         "tokens": f"{trial.freed:,} of {trial.before:,} would have left the contexts ({trial.freed_percent} %)",
-        "replaced": f"{items:,} results: {trial.by_pointer:,} by pointers, {trial.by_condensed:,} condensed, "
-        f"{trial.by_model:,} by a model, {trial.by_extract:,} by extracts",
+        "replaced": f"{trial.replaced.total():,}: {rungs}",
         "values": f"{trial.values_kept:,} of {trial.values_used:,} that later turns used would have been there still "
         f"({trial.kept_percent} %)"
         if trial.values_used

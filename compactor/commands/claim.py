@@ -83,7 +83,8 @@ def release(
     shadow: bytes = b"",
 ) -> Command[bool]:
     """Ends the claim without a swap; False when it was lost before. `shadow` is kept for the next run."""
-    args = (owner, _json(outcome), pause_ms, rearm, held, int(audit), *([shadow] if shadow else []))
+    drafted = (shadow,) if shadow else ()
+    args = (owner, _json(outcome), pause_ms, rearm, held, int(audit), *drafted)
     return Command(lambda replies: text(replies[0]) == "released", "release", keys.all, args)
 
 

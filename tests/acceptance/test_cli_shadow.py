@@ -40,7 +40,7 @@ def test_a_trial_on_a_real_worker_is_told_in_figures(trying: Compactor, modelles
     assert (figures["sessions"], figures["compacted_sessions"], figures["compactions"]) == (3, 2, 2)
     assert figures["freed"] > 6_000
     assert 40 < figures["freed_percent"] < 100
-    assert figures["by_extract"] + figures["by_condensed"] >= 8
+    assert figures["replaced"]["extract"] + figures["replaced"]["condensed"] >= 8
     assert figures["values_used"] == 0
     assert figures["kept_percent"] is None
     shown = told(modelless.settings, "--tenant", tenant).out
