@@ -19,7 +19,7 @@ from compactor.commands import claim, summaries
 from compactor.commands.command import SessionKeys, number
 from compactor.commands.read import Stored
 from compactor.commands.spending import NO_CAPS, Caps
-from compactor.correction import Correction, first_correction, model_key, read_anchor
+from compactor.correction import known_correction
 from compactor.drafting import Draft, Limits, Summarize, draft
 from compactor.exceptions import SessionDamagedError, SpendCapReached
 from compactor.formats.openai import leading_system
@@ -129,7 +129,7 @@ class _Run:
         self._earlier = number(stored.raw.get("spent_in")), number(stored.raw.get("spent_out"))
         budget = Budget(judged["limit"], judged["threshold"], judged["ceiling"], judged["fixed"] + lead)
         self._bot_model = str(judged.get("model", ""))
-        self._correction = _correction(judged, stored.raw)
+        self._correction = known_correction(judged, stored.raw)
         self.budget = self._correction.levels(budget)
 
     def _messages(self, records: Sequence[Record]) -> list[Message]:
@@ -313,13 +313,6 @@ class _Run:
             rewritten=int(self._correction.slope * outcome.rewrite),
             steps=steps_until(self.budget.threshold, outcome.after, self.snapshot.messages),
         )
-
-
-def _correction(judged: Mapping[str, Any], raw: Mapping[str, bytes]) -> Correction:
-    """From our count to the provider's: what the session has learned of the model by now, else the prior."""
-    kept = raw.get(f"anchor:{model_key(judged.get('model', ''))}", b"").decode(errors="replace")
-    anchor = read_anchor(kept)
-    return first_correction(judged.get("prior", 1.0)) if anchor is None else anchor.correction
 
 
 def read_messages(records: Sequence[Record], offset: int, encoding: str, encode: Encode) -> list[Message]:

@@ -174,3 +174,10 @@ def _whole(usage: Any, name: str) -> int:
     values: Mapping[str, Any] | None = usage if is_object(usage) else None
     value = values.get(name) if values is not None else getattr(usage, name, None)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def known_correction(judged: Mapping[str, Any], raw: Mapping[str, bytes]) -> Correction:
+    """What the session has learned of the model by now, else the prior; from a judgement and a state's fields."""
+    kept = raw.get(f"anchor:{model_key(judged.get('model', ''))}", b"").decode(errors="replace")
+    anchor = read_anchor(kept)
+    return first_correction(judged.get("prior", 1.0)) if anchor is None else anchor.correction

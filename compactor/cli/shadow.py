@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Annotated, Final
 
@@ -104,7 +104,7 @@ def shadow(
             trial.add(from_json(row) for row in rows)
     if json:
         shares = {"freed_percent": trial.freed_percent, "kept_percent": trial.kept_percent}
-        print_json({**asdict(trial), **shares})
+        print_json({**{each.name: getattr(trial, each.name) for each in fields(trial)}, **shares})
         return
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
