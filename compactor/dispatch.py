@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.backoff import NoBackoff
@@ -25,6 +26,21 @@ _CONNECTIONS: Final = 10  # at the same time, per client
 def queue_name(namespace: str) -> str:
     """`compaction`, with the namespace behind it when it is not the default one."""
     return "compaction" if namespace == DEFAULT_NAMESPACE else f"compaction.{namespace}"
+
+
+def is_rabbitmq(settings: Settings) -> bool:
+    """Whether the queue is on a RabbitMQ, or on what speaks AMQP as it does."""
+    return settings.broker.startswith(("amqp://", "amqps://", "pyamqp://"))
+
+
+def task_queue(settings: Settings) -> Any:
+    """The queue as publisher and worker declare it; on RabbitMQ replicated, with an exchange that can delay."""
+    from kombu import Exchange, Queue
+
+    name = queue_name(settings.namespace)
+    if not is_rabbitmq(settings):
+        return Queue(name)
+    return Queue(name, Exchange(name, type="topic"), name, queue_arguments={"x-queue-type": "quorum"})
 
 
 def broker_conf(settings: Settings) -> dict[str, Any]:
@@ -52,7 +68,9 @@ def _sentinel_options(url: ServerUrl, times: Mapping[str, float]) -> dict[str, A
 
 
 def broker_options(settings: Settings) -> dict[str, Any]:
-    """Transport options that publisher and worker must share; unknown ones are ignored by other brokers."""
+    """Transport options that publisher and worker must share."""
+    if is_rabbitmq(settings):
+        return {"confirm_publish": True}
     sentinel: dict[str, Any] = {}
     if kind_of(settings.broker) is Kind.SENTINEL:
         times = {"socket_connect_timeout": settings.connect_timeout, "socket_timeout": settings.read_timeout}
@@ -69,6 +87,24 @@ def broker_options(settings: Settings) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def _dropping(connection: Any) -> Generator[None]:
+    """Ends an AMQP connection that failed without a word to the broker: its answer may be what did not come."""
+    try:
+        yield
+    except BaseException:
+        collect = getattr(connection._connection, "collect", None)  # noqa: SLF001 # why: kombu's own close asks the broker
+        if collect is not None:
+            collect()
+        raise
+
+
+def once(settings: Settings, patience: float) -> dict[str, Any]:
+    """Transport options of who waits so many seconds for an answer, and asks once."""
+    times = ("read_timeout", "write_timeout") if is_rabbitmq(settings) else ("socket_timeout",)
+    return {"max_retries": 0, **dict.fromkeys(times, patience)}
+
+
 class Dispatcher:
     """Publishes compactions; celery is imported at the first crossing, not at start."""
 
@@ -82,12 +118,12 @@ class Dispatcher:
         """One short attempt. Raises DispatchError."""
         try:
             app, pool = self._celery()
-            with pool.acquire(block=True) as connection:
+            with pool.acquire(block=True) as connection, _dropping(connection):
                 app.send_task(
                     TASK,
                     args=[session],
                     task_id=owner,
-                    queue=queue_name(self._settings.namespace),
+                    queue=task_queue(self._settings),
                     connection=connection,
                     retry=False,
                     ignore_result=True,
@@ -105,7 +141,7 @@ class Dispatcher:
 
                 app = Celery("compactor-publisher", set_as_current=False)
                 app.conf.update(broker_conf(self._settings))
-                app.conf.broker_transport_options |= {"socket_timeout": self._settings.read_timeout, "max_retries": 0}
+                app.conf.broker_transport_options |= once(self._settings, self._settings.read_timeout)
                 app.conf.update(
                     broker_connection_timeout=self._settings.connect_timeout,
                     broker_connection_max_retries=0,

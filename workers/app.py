@@ -9,10 +9,9 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import worker_init
-from kombu import Queue
 from pydantic import SecretStr
 
-from compactor.dispatch import TASK, broker_conf, queue_name
+from compactor.dispatch import TASK, broker_conf, queue_name, task_queue
 from compactor.encodings import encoder
 from compactor.exceptions import ConfigurationError, StoreUnavailableError
 from compactor.price_table import PriceTable
@@ -39,7 +38,7 @@ def make_app(settings: Settings) -> Celery:
     made.conf.update(broker_conf(settings))
     made.conf.update(
         task_default_queue=queue,
-        task_queues=[Queue(queue)],
+        task_queues=[task_queue(settings)],
         task_routes={TASK: {"queue": queue}},
         task_serializer="json",
         accept_content=["json"],

@@ -98,7 +98,8 @@ def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
     finally:
         progress.flush()
     if ended.retry_in is not None:
-        raise self.retry(exc=_error(ended), countdown=ended.retry_in * _jitter()) from None
+        # What delays tasks on RabbitMQ counts whole seconds from 1.
+        raise self.retry(exc=_error(ended), countdown=max(1.0, ended.retry_in * _jitter())) from None
     if ended.outcome.outcome is Code.DEAD:
         _list_as_dead(name, dead.ATTEMPTS_USED_UP)
     if ended.outcome.bill is not None:

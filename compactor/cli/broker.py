@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from compactor.dispatch import broker_conf, queue_name
+from compactor.dispatch import broker_conf, once, queue_name
 from compactor.exceptions import DispatchError
 from compactor.settings import Settings
 
@@ -22,10 +22,7 @@ class Broker:
         self.queue = queue_name(settings.namespace)
         self._app = Celery("compactor-cli", set_as_current=False)
         self._app.conf.update(broker_conf(settings))
-        self._app.conf.broker_transport_options |= {
-            "socket_timeout": PATIENCE + settings.read_timeout,
-            "max_retries": 0,
-        }
+        self._app.conf.broker_transport_options |= once(settings, PATIENCE + settings.read_timeout)
         self._app.conf.update(
             broker_connection_timeout=settings.connect_timeout,
             broker_connection_max_retries=0,
