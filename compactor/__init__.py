@@ -23,7 +23,7 @@ from compactor.exceptions import (
 )
 from compactor.message_list import compact_messages
 from compactor.model_config import ModelConfig
-from compactor.models import Code, Compacted, Context, Erased, Fit, Outcome, Receipt, Status, Verdict
+from compactor.models import Code, Compacted, Context, Erased, Fit, Outcome, Pinned, Pins, Receipt, Status, Verdict
 from compactor.rules import Rule
 from compactor.session_context import AsyncSessionContext, SessionContext
 from compactor.settings import Settings
@@ -49,6 +49,8 @@ __all__ = [
     "MessageTooLargeError",
     "ModelConfig",
     "Outcome",
+    "Pinned",
+    "Pins",
     "RecallExpiredError",
     "Receipt",
     "Rule",

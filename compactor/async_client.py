@@ -11,7 +11,7 @@ from compactor.dispatch import Dispatcher
 from compactor.effects import Compute, Effect, Flow, Pause, Publish, Run
 from compactor.judging import Request
 from compactor.model_config import ModelConfig
-from compactor.models import Erased, Outcome, Receipt, Status, Verdict, session_id
+from compactor.models import Erased, Outcome, Pinned, Pins, Receipt, Status, Verdict, session_id
 from compactor.pushing import LimitResult
 from compactor.recall_tool import NAME, RecallTool, check_tokens, schema
 from compactor.send_log import log_send
@@ -141,7 +141,15 @@ class AsyncSession:
         """As `Session.undo`."""
         return await self._memory.drive(self._flows.undo(compaction_id))
 
-    async def release(self, what: str | Sequence[str]) -> int:
+    async def pin(self, what: int | str) -> Pinned:
+        """As `Session.pin`."""
+        return await self._memory.drive(self._flows.pin(what))
+
+    async def pins(self) -> Pins:
+        """As `Session.pins`."""
+        return await self._memory.drive(self._flows.pins())
+
+    async def release(self, what: int | str | Sequence[int | str]) -> int:
         """As `Session.release`."""
         return await self._memory.drive(self._flows.release(what))
 

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from compactor.commands.prepare import Prepared
 from compactor.compaction import read_messages
 from compactor.models import Kind, Message
+from compactor.pins import read_phrases
 from compactor.quarantine import readable
 from compactor.repair import Repaired, repair, sound_until
 from compactor.tokens import Encode
@@ -96,4 +97,5 @@ def updated(held: CachedHistory, answer: Prepared, encoding: str, encode: Encode
         chain=answer.chain,
         sound=sound,
         lead=answer.lead,
+        phrases=held.phrases if held.version == answer.version else read_phrases(answer.pins),
     )

@@ -11,7 +11,7 @@ from compactor.dispatch import Dispatcher
 from compactor.effects import Compute, Effect, Flow, Pause, Publish, Run
 from compactor.judging import Request
 from compactor.model_config import ModelConfig
-from compactor.models import Erased, Outcome, Receipt, Status, Verdict, session_id
+from compactor.models import Erased, Outcome, Pinned, Pins, Receipt, Status, Verdict, session_id
 from compactor.pushing import LimitResult
 from compactor.recall_tool import NAME, RecallTool, check_tokens, schema
 from compactor.send_log import log_send
@@ -181,8 +181,26 @@ class Session:
         """
         return self._memory.drive(self._flows.undo(compaction_id))
 
-    def release(self, what: str | Sequence[str]) -> int:
-        """Lets undone messages be replaced again: recall ids, or the compaction's id. Answers how many."""
+    def pin(self, what: int | str) -> Pinned:
+        """Pins a message, by its position or recall id, or a phrase.
+
+        A pinned message is never replaced and never left out of a send; what replaced it gives way to the
+        original. A pinned phrase stands word for word in whatever replaces a result that holds it, now
+        (originals that lost it come back until the next compaction) and for messages to come. Raises
+        ConfigurationError, SessionNotFoundError, RecallExpiredError.
+        """
+        return self._memory.drive(self._flows.pin(what))
+
+    def pins(self) -> Pins:
+        """The pinned messages and phrases. Raises SessionNotFoundError."""
+        return self._memory.drive(self._flows.pins())
+
+    def release(self, what: int | str | Sequence[int | str]) -> int:
+        """Unpins messages and phrases, and lets undone messages be replaced again.
+
+        Positions or recall ids, phrases, or the id of an undone compaction. Answers how many. Raises
+        CompactionNotFoundError for a text that is none of them.
+        """
         return self._memory.drive(self._flows.release(what))
 
     def rewind(self, position: int | str) -> int:

@@ -31,7 +31,7 @@ from compactor.pins import read_phrases
 from compactor.planning import Nothing, Plan, Snapshot, plan
 from compactor.pricing import Price
 from compactor.quarantine import readable
-from compactor.records import KEPT, PINNED, PROVISIONAL, SOFT, Record, encode_message
+from compactor.records import KEPT, PINNED, PROVISIONAL, REOPENED, SOFT, Record, encode_message
 from compactor.reuse import Answers, ReusingSummarizer, Runner
 from compactor.rules import Rule, rules_of, stored_rules
 from compactor.shadow import Mode, Shadow, read_shadow
@@ -342,6 +342,7 @@ def _message(record: Record, position: int, encoding: str, encode: Encode) -> Me
         cut=record.cut,
         soft=bool(record.flags & SOFT),
         kept=bool(record.flags & KEPT),
+        reopened=bool(record.flags & REOPENED),
     )
 
 

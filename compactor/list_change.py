@@ -48,11 +48,11 @@ def _chain_before(held: CachedHistory, found: Match, rows: Mapping[int, Row]) ->
 
 
 def _sources(held: CachedHistory, branch: int | None) -> dict[bytes, Message]:
-    """Messages outside of the history, or about to leave it, that were replaced once, by their fingerprints."""
+    """Messages outside of the history, or about to leave it, that were replaced once or are pinned, by fingerprint."""
     found: dict[bytes, Message] = {}
     for index, message in enumerate(held.messages):
         leaves = branch is not None and index >= branch and message.live
-        if (leaves or message.kind is Kind.TOMBSTONE) and message.own != message.shown:
+        if (leaves or message.kind is Kind.TOMBSTONE) and (message.own != message.shown or message.pinned):
             found |= dict.fromkeys(message.names, message)
     return found
 

@@ -57,7 +57,7 @@ class Message:
     `position` counts from the first message ever pushed; in a plain list it is the index. `own` is
     the fingerprint of the original, `shown` that of the last replacement. `soft`: its caller may
     still reword it; `kept`: undone, so not replaced again until released. `cut` is the fingerprint of the
-    cut text that a push stored in its place, if it did.
+    cut text that a push stored in its place, if it did; `reopened`: it came back for a pinned phrase.
     """
 
     position: int
@@ -71,6 +71,7 @@ class Message:
     soft: bool = False
     kept: bool = False
     cut: bytes = b""
+    reopened: bool = False
 
     @property
     def names(self) -> tuple[bytes, ...]:
@@ -388,6 +389,22 @@ class Erased:
     archived: int = 0
     cleared: int = 0
     audit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """What a pin did: the recall id or phrase that is pinned, and the messages whose originals came back for it."""
+
+    pin: str
+    restored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """What is pinned in a session: messages by recall id, and phrases."""
+
+    messages: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,7 +294,7 @@ def _candidates(snapshot: Snapshot, history: History, *, over: bool) -> Iterator
     """
     messages, rules = snapshot.messages, snapshot.rules
     frontier = max((i for i, m in enumerate(messages) if m.replaced), default=-1)
-    behind = range(frontier + 1, len(messages))
+    behind = [i for i, message in enumerate(messages) if i > frontier or message.reopened]
     treated = treatments(rules, history, behind)
     kept = staying(treated, history)
     repeats = _repeats(messages, history, behind)
@@ -337,7 +337,7 @@ def _elidable(message: Message, called: Sequence[Call]) -> int:
     return int(sum(freed for freed in lost if freed > 0))
 
 
-def _repeats(messages: Sequence[Message], history: History, indexes: range) -> dict[int, int]:
+def _repeats(messages: Sequence[Message], history: History, indexes: Sequence[int]) -> dict[int, int]:
     """For each result that the same call gave again the same: the position of the newest one."""
     found: dict[int, int] = {}
     newest: dict[tuple[str, str, str], int] = {}
@@ -352,7 +352,7 @@ def _repeats(messages: Sequence[Message], history: History, indexes: range) -> d
     return found
 
 
-def _superseded(messages: Sequence[Message], history: History, indexes: range) -> dict[int, int]:
+def _superseded(messages: Sequence[Message], history: History, indexes: Sequence[int]) -> dict[int, int]:
     """For each result that the same call gave anew: the position of the newest one.
 
     A failure supersedes no answer that was none, nor does an empty one: what was found would be gone.

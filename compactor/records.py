@@ -44,6 +44,7 @@ PINNED: Final = 4
 SOFT: Final = 8  # came with a caller's list as its latest user message: that caller may still reword it
 KEPT: Final = 16  # undone: not replaced again until it is released
 LIMITED: Final = 32  # cut when it was pushed
+REOPENED: Final = 64  # brought back for a pinned phrase: to be replaced again wherever it stands
 
 _HEAD: Final = struct.Struct(">BBBIIQ8s8s16s")
 _PUSHED: Final = struct.Struct(">BBBII")

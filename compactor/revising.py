@@ -1,13 +1,11 @@
-"""Going back in a session: undo, release, rewind, fork, clear, erase; and closing what a dead bot left open."""
+"""Going back in a session: undo, rewind, fork, clear, erase; and closing what a dead bot left open."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from compactor.archive import cut_record, decompress
 from compactor.cached_history import UNSAVED, CachedHistory
 from compactor.commands import read, recall, revise, sync
 from compactor.commands.command import SCHEMA, newer, number, session_keys
@@ -18,7 +16,6 @@ from compactor.effects import Flow, compute, run
 from compactor.exceptions import ConfigurationError, RecallExpiredError, SessionDamagedError, StoreUnavailableError
 from compactor.formats.openai import part_of, text_of
 from compactor.history import read_history
-from compactor.json_values import is_array
 from compactor.models import (
     Code,
     CompactionId,
@@ -35,23 +32,13 @@ from compactor.outcomes import from_json, to_json
 from compactor.pushing import OWN_OPERATION_MS, Pushing, operation_id
 from compactor.queueing import new_id
 from compactor.reader import SessionReader
-from compactor.records import ENCODINGS, KEPT, Record, chain_of, unpack
+from compactor.records import ENCODINGS, KEPT, chain_of
 from compactor.repair import closing_result, open_calls
-from compactor.tokens import Encode, count_message
-from compactor.undoing import brought_back, chosen, places, standing
+from compactor.restoring import ATTEMPTS, Restored, contended, original_of, restored
+from compactor.undoing import chosen, places, standing
 from compactor.wording import wording_for
 
 T = TypeVar("T")
-_ATTEMPTS: Final = 8  # at a history that others change all the while
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """Originals on their way back: records by position, tokens that each encoding gains, bytes of the messages."""
-
-    records: Mapping[int, Record]
-    added: Mapping[str, int]
-    bytes_added: int
 
 
 class Revising:
@@ -83,7 +70,7 @@ class Revising:
                     "was damaged from outside), so the conversation cannot be given whole. `compactor show` lists it."
                 )
             if record.kind is not Kind.TOMBSTONE:
-                values.append(_original(stored, position, record).value())
+                values.append(original_of(stored, position, record).value())
         return values
 
     def compactions(self) -> Flow[list[Outcome]]:
@@ -110,7 +97,7 @@ class Revising:
 
     def _undo(self, compaction_id: str | None, name: bytes) -> Flow[Outcome]:
         undone = CompactionId(name.decode())
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             stored = yield from run(read.read_history(self._reader.keys, archive=True, audit=True))
             if not stored.state.exists:
                 raise recall.not_found()
@@ -143,30 +130,13 @@ class Revising:
             )
             if (yield from run(restored)):
                 return outcome
-        raise _contended()
+        raise contended()
 
     def _restored(self, stored: Stored, positions: Sequence[int]) -> Flow[Restored]:
-        own = yield from self._reader.encoder()
-        encoders = {name: self._reader.around.encoder(name) for name in stored.state.totals} | {
-            self._reader.encoding: own
-        }
-        return (yield from compute(lambda: _restored(stored, positions, encoders), heavy=True))
-
-    def release(self, what: str | Sequence[str]) -> Flow[int]:
-        """Lets messages that an undo brought back be replaced again: recall ids, or an undone compaction's id."""
-        names = [what] if isinstance(what, str) else what
-        if not is_array(names) or not all(isinstance(name, str) for name in names):
-            raise ConfigurationError("what: expected recall ids such as 'm12', or the id of an undone compaction.")
-        positions: list[int] = []
-        rows: list[Outcome] | None = None
-        for name in names:
-            if name[:1] == "m" and name[1:].isdigit():
-                positions.append(recall_position(name))
-                continue
-            rows = rows if rows is not None else (yield from self.compactions())
-            compaction = chosen(rows, name)
-            positions += [*compaction.positions, *brought_back(rows, compaction)]
-        return (yield from run(revise.unkeep(self._reader.keys, positions)))
+        kept = dict.fromkeys(positions, KEPT)
+        return (
+            yield from compute(lambda: restored(stored, positions, self._reader.around.encoder, flags=kept), heavy=True)
+        )
 
     def rewind(self, position: int | str) -> Flow[int]:
         """Ends the history behind a message; what followed stays recallable. Answers how many messages left."""
@@ -174,7 +144,7 @@ class Revising:
         if not isinstance(last, int) or isinstance(last, bool):
             raise ConfigurationError("position: expected a recall id such as 'm12', or its number.")
         tried = 0
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             seen = yield from self._reader.current()
             if seen.answer is None:
                 raise recall.not_found()
@@ -190,7 +160,7 @@ class Revising:
             if (yield from self._branch(seen.history, index + 1)):
                 return leaving
             tried = leaving
-        raise _contended()
+        raise contended()
 
     def _branch(self, history: CachedHistory, index: int) -> Flow[bool]:
         stay = [m.own for m in history.messages[history.lead : index] if m.kind is not Kind.TOMBSTONE]
@@ -278,51 +248,9 @@ class Revising:
         return ended
 
 
-def _contended() -> StoreUnavailableError:
-    return StoreUnavailableError(
-        "session: others change its history all the while, or its state was damaged from outside; nothing was changed. "
-        "Call again; if that does not help, clear the session."
-    )
-
-
-def _original(stored: Stored, position: int, record: Record) -> Record:
-    blob = stored.archive.get(position) if record.kind is not Kind.ORIGINAL else None
-    return record if blob is None else unpack(decompress(blob))
-
-
-def _before(stored: Stored, position: int, shown: Record) -> Record:
-    """What a compaction replaced: the original, or what the push had cut it to."""
-    data = cut_record(stored.archive[position])
-    if data is None:
-        return _original(stored, position, shown)
-    return replace(unpack(data), pushed_ms=shown.pushed_ms, chain=shown.chain)
-
-
 def _places(stored: Stored, audit: Sequence[Outcome], compaction: Outcome) -> list[int]:
     """Where what a compaction put stands now."""
     return places(standing(audit, compaction), stored.records, stored.state.offset)
-
-
-def _restored(stored: Stored, positions: Sequence[int], encoders: Mapping[str, Encode]) -> Restored:
-    records: dict[int, Record] = {}
-    added = dict.fromkeys(stored.state.totals, 0)
-    bytes_added = 0
-    for position in positions:
-        if position not in stored.archive:
-            continue
-        shown = stored.records[position - stored.state.offset]
-        original = _before(stored, position, shown)
-        for name in added:
-            added[name] += _tokens(original, name, encoders[name]) - _tokens(shown, name, encoders[name])
-        bytes_added += len(original.text) - len(shown.text)
-        # The replacement's fingerprint stays, so that a list which still holds it is recognised.
-        records[position] = replace(original, flags=original.flags | KEPT, shown=shown.shown)
-    return Restored(records, added, bytes_added)
-
-
-def _tokens(record: Record, encoding: str, encode: Encode) -> int:
-    counted = record.counted(encoding)
-    return count_message(record.value(), encode) if counted is None else counted
 
 
 def _forked_state(stored: Stored, end: int) -> dict[str, str | bytes | int | float]:
@@ -340,7 +268,7 @@ def _forked_state(stored: Stored, end: int) -> dict[str, str | bytes | int | flo
         "bytes": sum(len(record.cut) + len(record.text) for record in records) + archived,
         "chain": chains[-1] if chains else b"",
     }
-    fields |= {name: value for name, value in stored.raw.items() if name.startswith(("judged", "anchor"))}
+    fields |= {name: value for name, value in stored.raw.items() if name.startswith(("judged", "anchor", "pins"))}
     for encoding in ENCODINGS:
         counts = [record.counted(encoding) for record in records]
         if None not in counts:

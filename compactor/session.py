@@ -15,6 +15,7 @@ from compactor.effects import Flow, run
 from compactor.judging import Request, compaction_word, verdict
 from compactor.model_config import ModelConfig
 from compactor.models import Fit, Receipt, SessionId, Status, Verdict
+from compactor.pinning import Pinning
 from compactor.pushing import Pushing
 from compactor.queueing import Queueing
 from compactor.reader import SessionReader, Surroundings
@@ -42,9 +43,9 @@ class SessionFlows:
         self.recall, self.originals, self.compactions = revising.recall, revising.originals, revising.compactions
         self.recall_for_model = Recalling(self._reader, revising.recall).recall_for_model
         self.checkpoint = Checkpointing(self._reader).checkpoint
-        self.undo, self.release, self.rewind, self.fork = (
-            revising.undo, revising.release, revising.rewind, revising.fork,
-        )  # fmt: skip
+        self.undo, self.rewind, self.fork = revising.undo, revising.rewind, revising.fork
+        pinning = Pinning(self._reader)
+        self.pin, self.pins, self.release = pinning.pin, pinning.pins, pinning.release
         self.close_open_calls, self.clear, self.erase = revising.close_open_calls, revising.clear, revising.erase
 
     def estimate(self, request: Request) -> Flow[Verdict]:

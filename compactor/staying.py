@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from compactor.formats.openai import Call
 from compactor.history import History
@@ -11,7 +11,7 @@ from compactor.pins import holds
 from compactor.rules import How, Rules, Treatment
 
 
-def treatments(rules: Rules, history: History, indexes: range) -> dict[int, Treatment]:
+def treatments(rules: Rules, history: History, indexes: Iterable[int]) -> dict[int, Treatment]:
     """What the rules say about each result of a call."""
     called = ((index, history.call_of(index)) for index in indexes)
     return {index: rules.treatment(call.name, call.arguments) for index, call in called if call is not None}

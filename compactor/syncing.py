@@ -232,7 +232,8 @@ class Syncing:
                 value = found.items[i].stored_value()
                 position = following + i if stored is None else stored.position
                 own = found.items[i].own
-                answer.append(Message(position, freeze(value), count_message(value, encode), own=own, shown=own))
+                tokens, pinned = count_message(value, encode), stored is not None and stored.pinned
+                answer.append(Message(position, freeze(value), tokens, pinned=pinned, own=own, shown=own))
             return tuple(answer)
 
         fresh = sum(len(item.text) for i, item in enumerate(found.items) if found.places[i] is None)

@@ -23,8 +23,8 @@ def chosen(
         found = next((row for row in reversed(applied) if (left(row) if left else standing(audit, row))), None)
     if found is None:
         raise CompactionNotFoundError(
-            "compaction: this session has no applied one of that id. session.compactions() (or compactor status) "
-            "lists them; the newest 1,000 are kept."
+            "compaction: this session has no applied one of that id, and no such pinned phrase. session.compactions() "
+            "(or compactor status) lists them; the newest 1,000 are kept."
         )
     return found
 

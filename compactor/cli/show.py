@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_lib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.table import Table
@@ -17,6 +17,7 @@ from compactor.commands.read import State, Stored
 from compactor.exceptions import SessionDamagedError
 from compactor.formats.openai import calls, media_of, text_of
 from compactor.models import Kind, recall_id
+from compactor.pins import holds, read_phrases
 from compactor.records import ENCODINGS, KEPT, PINNED, PROVISIONAL, Record
 
 PREVIEW: Final = 400  # characters; the table cuts them to its width
@@ -25,14 +26,14 @@ _COLOURS: Final = {"system": "magenta", "developer": "magenta", "user": "cyan", 
 
 @app.command()
 def show(session: SessionName, json: Json = False) -> None:
-    """Shows the messages of a session: position, role, kind, tokens, and how each one begins.
+    """Shows the messages of a session: position, role, kind, pins, tokens, and how each one begins.
 
     The id column is what `compactor recall` takes. With --json each line is one whole message.
     """
     with Compactor.from_env() as memory:
         stored = stored_session(memory, session)
     rows = [
-        _row(record, position, stored.state)
+        _row(record, position, stored.state, read_phrases(stored.raw.get("pins")))
         for position, record in enumerate(stored.records, start=stored.state.offset)
         if record.kind is not Kind.TOMBSTONE
     ]
@@ -43,7 +44,7 @@ def show(session: SessionName, json: Json = False) -> None:
         _print(session, stored, rows)
 
 
-def _row(record: Record, position: int, state: State) -> dict[str, Any]:
+def _row(record: Record, position: int, state: State, phrases: Sequence[str]) -> dict[str, Any]:
     value = _value(record)
     return {
         "position": position,
@@ -55,6 +56,7 @@ def _row(record: Record, position: int, state: State) -> dict[str, Any]:
         "provisional": bool(record.flags & PROVISIONAL),
         "pinned": bool(record.flags & PINNED),
         "kept": bool(record.flags & KEPT),
+        "phrases": [phrase for phrase in phrases if holds(text_of(value), phrase)],
         "message": value,
     }
 
@@ -83,6 +85,7 @@ def _print(session: str, stored: Stored, rows: list[dict[str, Any]]) -> None:
         tokens = "?" if row["tokens"] is None else f"{row['tokens']:,}"
         plain = row["kind"] == "original"
         kind = Text("" if plain else row["kind"] + (" (provisional)" if row["provisional"] else ""))
+        kind.append(" pinned" if row["pinned"] else "").append(" holds a pin" if row["phrases"] else "")
         kind.stylize("yellow")
         role = Text(row["role"], style=_COLOURS.get(row["role"], ""))
         table.add_row(row["recall_id"], role, kind, tokens, Text(_preview(row["message"])))

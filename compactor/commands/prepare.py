@@ -30,7 +30,8 @@ class Prepared:
 
     `tail` holds the records behind the known length, `changed` those that were replaced since the
     known version; `whole` says that the caller's knowledge is void and it must read all. `chain` is
-    the fingerprint of all originals, `anchor` what the session learned of the model.
+    the fingerprint of all originals, `anchor` what the session learned of the model, `pins` the phrases
+    as they are stored, told when the version is new to the caller.
     """
 
     version: int
@@ -48,6 +49,7 @@ class Prepared:
     tail: tuple[Record, ...]
     chain: bytes = b""
     anchor: str = ""
+    pins: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ def _prepared(reply: list[Any], rows: list[bytes], known: Known) -> Prepared | N
     if status == "none":
         return None
     refuse(status, reply[-1])
-    changed = {reply[i]: read_record(reply[i + 1]) for i in range(14, len(reply), 2)}
+    changed = {reply[i]: read_record(reply[i + 1]) for i in range(15, len(reply), 2)}
     whole = text(reply[10]) == "all" and known.length > 0
     tail = () if whole else unpack_all(rows)
     if not whole and known.length + len(tail) != reply[3]:
@@ -126,7 +128,7 @@ def _prepared(reply: list[Any], rows: list[bytes], known: Known) -> Prepared | N
         total=reply[4] if reply[4] >= 0 else None, lead=reply[5],
         claim=text(reply[6]), claimed=bool(reply[7]), held=text(reply[8]), owner=CompactionId(text(reply[9])),
         queued_seconds=reply[11] / 1000, whole=whole, changed=changed, tail=tail, chain=reply[12],
-        anchor=text(reply[13]),
+        anchor=text(reply[13]), pins=reply[14],
     )  # fmt: skip
 
 

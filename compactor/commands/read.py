@@ -199,6 +199,11 @@ def read_history(keys: SessionKeys, *, archive: bool = False, audit: bool = Fals
     return Command(parse, reads=tuple(reads))
 
 
+def read_pins(keys: SessionKeys) -> Command[bytes]:
+    """The pinned phrases as they are stored; empty for none."""
+    return Command(lambda replies: replies[0] or b"", reads=(("HGET", keys.state, "pins"),))
+
+
 def read_audit(keys: SessionKeys) -> Command[list[dict[str, Any]]]:
     """The finished compactions, oldest first."""
 

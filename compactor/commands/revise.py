@@ -8,7 +8,7 @@ from typing import Any
 
 from compactor.commands.command import Argument, Command, SessionKeys, newer, text
 from compactor.commands.recall import not_found
-from compactor.records import KEPT, Record
+from compactor.records import KEPT, PINNED, Record
 
 
 def restore(
@@ -18,15 +18,18 @@ def restore(
     records: Mapping[int, Record],
     added: Mapping[str, int],
     bytes_added: int,
-    outcome: Mapping[str, Any],
+    outcome: Mapping[str, Any] | None,
+    phrases: bytes | None = None,
 ) -> Command[bool]:
-    """Puts records back by position; False when the history changed since `version`.
+    """Puts records in place by position; False when the history changed since `version`.
 
-    `added` maps each counted encoding to the tokens that come back. Raises (on parsing)
+    `added` maps each counted encoding to the tokens that come back; `outcome` is the audit's row, if the
+    change is worth one; `phrases` are pinned from now on. Raises (on parsing)
     SessionNotFoundError, SchemaVersionError.
     """
-    row = json.dumps(outcome, separators=(",", ":")).encode()
-    args: list[Argument] = [version, row, bytes_added, len(added)]
+    row = b"" if outcome is None else json.dumps(outcome, separators=(",", ":")).encode()
+    pinned: Argument = "=" if phrases is None else phrases
+    args: list[Argument] = [version, row, bytes_added, pinned, len(added)]
     for encoding, tokens in added.items():
         args += (encoding, tokens)
     for position, record in records.items():
@@ -43,18 +46,24 @@ def restore(
     return Command(parse, "restore", keys.all, tuple(args))
 
 
-def unkeep(keys: SessionKeys, positions: Sequence[int]) -> Command[int]:
-    """Lets undone positions be replaced again; answers how many were kept. Raises as `restore`."""
+def unkeep(
+    keys: SessionKeys, positions: Sequence[int], *, phrases: tuple[bytes, bytes] | None = None
+) -> Command[int | None]:
+    """Lets undone and pinned positions be replaced again; answers how many were kept. Raises as `restore`.
 
-    def parse(replies: list[Any]) -> int:
+    `phrases` are those pinned when they were read, and those that stay so; None is answered when others are.
+    """
+    read, left = phrases or (b"=", b"=")
+
+    def parse(replies: list[Any]) -> int | None:
         count = int(replies[0])
         if count == -1:
             raise not_found()
         if count == -2:
             raise newer("above ours")
-        return count
+        return None if count == -3 else count
 
-    return Command(parse, "unkeep", keys.all, (KEPT, *positions))
+    return Command(parse, "unkeep", keys.all, (KEPT, PINNED, read, left, *positions))
 
 
 def fork(

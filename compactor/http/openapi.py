@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from compactor.http.answers import names_of
 from compactor.http.config_schemas import CONFIG
 from compactor.http.problems import MEDIA_TYPE
-from compactor.models import Bill, Erased, Outcome, Receipt, Status, Verdict
+from compactor.models import Bill, Erased, Outcome, Pinned, Pins, Receipt, Status, Verdict
 
 _REF: Final = "#/components/schemas/"
 Schema = dict[str, Any]
@@ -122,7 +122,7 @@ def _schemas() -> dict[str, Schema]:
         "Config": CONFIG,
         "Health": _object(status={"enum": ["ok", "unavailable"]}),
     }  # fmt: skip
-    for kind in (Verdict, Receipt, Outcome, Bill, Status, Erased):
+    for kind in (Verdict, Receipt, Outcome, Bill, Status, Erased, Pinned, Pins):
         _add_value(schemas, kind)
     return schemas
 

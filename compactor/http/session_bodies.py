@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 
 from compactor.json_values import is_array
 from compactor.model_config import LARGEST, ModelConfig
+from compactor.pins import LONGEST_PHRASE
 from compactor.stored_config import RULES_SCHEMA
 
 LONGEST_WAIT: Final = 20.0  # seconds
@@ -43,6 +44,11 @@ _CUT: Final[dict[str, Any]] = {
 _PLACE: Final[dict[str, Any]] = {
     "anyOf": [{"type": "string", "pattern": "^m[0-9]{1,15}$"}, {"type": "integer", "minimum": 0}],
     "description": "A recall id such as `m12`, or its number.",
+}
+
+_PIN: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "string", "minLength": 1, "maxLength": LONGEST_PHRASE}, {"type": "integer", "minimum": 0}],
+    "description": "A recall id such as `m12`, its number, or a phrase.",
 }
 
 NAME_PATTERN: Final = "^[A-Za-z0-9._:@-]{1,150}$"
@@ -179,10 +185,18 @@ class UndoBody(Configured):
     compaction_id: Annotated[str, Field(min_length=1, max_length=100)] | None = None
 
 
-class ReleaseBody(Configured):
-    """Recall ids, or the id of an undone compaction."""
+class PinBody(Configured):
+    """A message, by its recall id or number, or a phrase."""
 
-    what: Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Field(min_length=1, max_length=1_000)]
+    what: Annotated[Any, WithJsonSchema(_PIN)]
+
+
+class ReleaseBody(Configured):
+    """Recall ids, pinned phrases, or the id of an undone compaction."""
+
+    what: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=LONGEST_PHRASE)]], Field(min_length=1, max_length=1_000)
+    ]
 
 
 class RewindBody(Configured):

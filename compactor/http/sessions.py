@@ -27,6 +27,7 @@ from compactor.http.session_bodies import (
     ForkBody,
     IdempotencyKey,
     Name,
+    PinBody,
     PrepareBody,
     PushBody,
     RecallId,
@@ -203,9 +204,22 @@ async def undo(name: Name, using: Working, by: By, body: UndoBody | None = None)
     return answer(shown(await session.undo(given.compaction_id)))
 
 
+@router.get("/{name}/pins", dependencies=WHOLE, responses=answered("Pins"))
+async def pins(name: Name, using: Working, by: By) -> Response:
+    """The pinned messages and phrases."""
+    return answer(shown(await opened_to_read(using, by, name).pins()))
+
+
+@router.post("/{name}/pins", dependencies=WHOLE, responses=answered("Pinned"))
+async def pin(name: Name, body: PinBody, using: Working, by: By) -> Response:
+    """Pins a message, which then is never replaced or left out, or a phrase, which stands in every replacement."""
+    session = await opened(using, by, name, body, needed=False)
+    return answer(shown(await session.pin(body.what)))
+
+
 @router.post("/{name}/release", responses=answered("Released"))
 async def release(name: Name, body: ReleaseBody, using: Working, by: By) -> Response:
-    """Lets undone messages be replaced again."""
+    """Unpins messages and phrases, and lets undone messages be replaced again."""
     session = await opened(using, by, name, body, needed=False)
     return answer({"released": await session.release(body.what)})
 

@@ -47,6 +47,7 @@ if ARGV[3] == 'heal' and sound then return {} end
 local answer = {math.max(0, rows - tombs), redis.call('HLEN', KEYS[4]), 0, redis.call('LLEN', KEYS[5])}
 if ARGV[3] == 'clear' and length == 0 and rows == 0 then return {0, 0, 0, answer[4]} end
 
+if ARGV[3] ~= 'heal' then redis.call('HDEL', KEYS[1], 'pins') end
 answer[3] = redis.call('LLEN', KEYS[7]) + redis.call('HLEN', KEYS[8])
 redis.call('UNLINK', KEYS[7], KEYS[8], KEYS[9])
 redis.call('HSET', KEYS[1], 'cleared_offset', offset)

@@ -10,7 +10,7 @@
 --       13 '=' and the chain that the judgement is of, or empty: any | 14 history tokens to judge, or empty: the total
 -- returns {'none'} for an unknown session, {'damaged'}, {'newer', schema}, or
 --   {'ok', version, offset, length, total or -1, lead, claim, claimed, held, owner,
---    'all' or 'delta', ms in the queue, chain, anchor of the model or empty,
+--    'all' or 'delta', ms in the queue, chain, anchor of the model or empty, pinned phrases if the version is news,
 --    position, record, position, record, ...}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -18,7 +18,7 @@ local encoding, ttl = ARGV[3], tonumber(ARGV[2])
 local state = redis.call('HMGET', KEYS[1], 'version', 'offset', 'length', encoding .. '.total',
   encoding .. '.counted', 'lead', 'claim', 'owner', 'until', 'not_before',
   'rearm', 'held', 'attempts', 'drafted', 'queued_at', 'chain', 'schema',
-  'published_at', 'requeued', 'anchor:' .. ARGV[16])
+  'published_at', 'requeued', 'anchor:' .. ARGV[16], 'pins')
 if not state[1] then
   local left = redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8])
   return {left > 0 and 'damaged' or 'none'}
@@ -105,7 +105,7 @@ end
 
 local answer = {'ok', version, offset, length, total, tonumber(state[6] or 0),
   claim, claimed, held, owner, 'delta', (claim == 'queued' and claimed == 0) and now - (tonumber(state[15]) or now) or 0, chain,
-  learned and state[20] or ''}
+  learned and state[20] or '', ARGV[4] ~= state[1] and state[21] or ''}
 local known_version, known_length = tonumber(ARGV[4]), tonumber(ARGV[5])
 if known_version == version then return answer end
 local log = redis.call('LRANGE', KEYS[6], 0, -1)

@@ -56,6 +56,10 @@ local touched, tombs = {}, tonumber(state[7] or 0)
 if reword then
   local old = redis.call('LINDEX', KEYS[2], reword - offset)
   local new = stamped(ARGV[7], ARGV[8], ARGV[9], string.sub(old, 36, 51))
+  local flags, before = string.byte(new, 2), string.byte(old, 2)
+  if math.floor(before / 4) % 2 == 1 and math.floor(flags / 4) % 2 == 0 then -- a pinned message stays pinned
+    new = string.sub(new, 1, 1) .. string.char(flags + 4) .. string.sub(new, 3)
+  end
   count(old, -1); count(new, 1)
   bytes = bytes - #old + 51
   redis.call('LSET', KEYS[2], reword - offset, new)
@@ -99,7 +103,7 @@ for i = first, #ARGV, 5 do
       redis.call('HSET', KEYS[4], offset + length + #stored, original)
       bytes = bytes + #original + #record - 51 - #ARGV[i + 2]
     elseif original and string.byte(grave, 3) == 7 and string.byte(original, 1) == 1 and string.byte(original, 3) == 0 then
-      -- Undone before it left: it comes back as the original that it was, and kept.
+      -- Undone or pinned before it left: it comes back as the original that it was, and kept.
       record = string.sub(original, 1, 11) .. struct.pack('>I8', now) .. string.sub(original, 20, 35) .. ARGV[i + 3]
         .. string.sub(original, 52)
       bytes = bytes + #record - 51 - #ARGV[i + 2]

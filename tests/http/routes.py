@@ -25,6 +25,7 @@ BODIES: Final[dict[str, Any]] = {
     "POST /v1/sessions/{name}/compact": {"config": CONFIG},
     "POST /v1/sessions/{name}/undo": {},
     "POST /v1/sessions/{name}/recall-tool": {"arguments": {"id": "m0"}},
+    "POST /v1/sessions/{name}/pins": {"what": "m0"},
     "POST /v1/sessions/{name}/release": {"what": ["m0"]},
     "POST /v1/sessions/{name}/rewind": {"position": "m0"},
     "POST /v1/sessions/{name}/fork": {"new_name": "forked"},

@@ -106,6 +106,11 @@ class Both:
     def undo(self) -> None:
         self.same("POST", "/undo", {}, lambda: shown(self.session.undo()))
 
+    def pin(self) -> None:
+        what = self.random.choice([0, "m1", "build", self.pushed + 9])
+        self.same("POST", "/pins", {"what": what}, lambda: shown(self.session.pin(what)))
+        self.same("GET", "/pins", None, lambda: shown(self.session.pins()))
+
     def release(self) -> None:
         self.same("POST", "/release", {"what": ["m0", "m1"]}, lambda: {"released": self.session.release(["m0", "m1"])})
 

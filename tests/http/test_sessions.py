@@ -51,6 +51,19 @@ def test_an_own_list_is_answered_and_what_is_new_in_it_stored(bot: Bot) -> None:
     assert synced["length"] == 2
 
 
+def test_messages_and_phrases_are_pinned_and_released(bot: Bot) -> None:
+    path = "/v1/sessions/pinned"
+    bot.post(f"{path}/messages", {"messages": [HELLO, CALLING], "config": CONFIG}).good()
+    assert bot.post(f"{path}/pins", {"what": "m0"}).good() == {"pin": "m0", "restored": []}
+    assert bot.post(f"{path}/pins", {"what": "build red"}).good()["pin"] == "build red"
+    assert bot.get(f"{path}/pins").good() == {"messages": ["m0"], "phrases": ["build red"]}
+    assert bot.post(f"{path}/release", {"what": ["m0", "build red"]}).good() == {"released": 2}
+    assert bot.get(f"{path}/pins").good() == {"messages": [], "phrases": []}
+    bot.post(f"{path}/pins", {"what": "m9"}).problem(404, "message_not_found")
+    bot.post(f"{path}/pins", {"what": {"m": 9}}).problem(422, "invalid_request")
+    bot.get("/v1/sessions/nobody/pins").problem(404, "session_not_found")
+
+
 def test_an_estimate_counts_and_stores_nothing(bot: Bot) -> None:
     tools: list[Any] = [
         {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {}}}}

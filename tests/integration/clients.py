@@ -6,7 +6,18 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from compactor import AsyncCompactor, AsyncSession, Compactor, ModelConfig, Outcome, Receipt, Status, Verdict
+from compactor import (
+    AsyncCompactor,
+    AsyncSession,
+    Compactor,
+    ModelConfig,
+    Outcome,
+    Pinned,
+    Pins,
+    Receipt,
+    Status,
+    Verdict,
+)
 from compactor.checkpoints import Checkpoint
 from compactor.commands.command import Command
 from compactor.models import Erased
@@ -57,7 +68,9 @@ class SessionClient(Protocol):
     def compactions(self) -> list[Outcome]: ...
     def checkpoint(self) -> Checkpoint | None: ...
     def undo(self, compaction_id: str | None = None) -> Outcome: ...
-    def release(self, what: str | Sequence[str]) -> int: ...
+    def pin(self, what: int | str) -> Pinned: ...
+    def pins(self) -> Pins: ...
+    def release(self, what: int | str | Sequence[int | str]) -> int: ...
     def rewind(self, position: int | str) -> int: ...
     def fork(self, new_id: str, at: int | str | None = None) -> SessionClient: ...
     def close_open_calls(self) -> Receipt: ...
@@ -183,7 +196,13 @@ class AwaitedSession:
     def undo(self, compaction_id: str | None = None) -> Outcome:
         return self._run(self._session.undo(compaction_id))
 
-    def release(self, what: str | Sequence[str]) -> int:
+    def pin(self, what: int | str) -> Pinned:
+        return self._run(self._session.pin(what))
+
+    def pins(self) -> Pins:
+        return self._run(self._session.pins())
+
+    def release(self, what: int | str | Sequence[int | str]) -> int:
         return self._run(self._session.release(what))
 
     def rewind(self, position: int | str) -> int:
