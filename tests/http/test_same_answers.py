@@ -107,7 +107,7 @@ class Both:
         self.same("POST", "/undo", {}, lambda: shown(self.session.undo()))
 
     def pin(self) -> None:
-        what = self.random.choice([0, "m1", "build", self.pushed + 9])
+        what: int | str = self.random.choice(["m0", "m1", "build", f"m{self.pushed + 9}"])
         self.same("POST", "/pins", {"what": what}, lambda: shown(self.session.pin(what)))
         self.same("GET", "/pins", None, lambda: shown(self.session.pins()))
 
