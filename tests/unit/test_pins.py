@@ -56,11 +56,7 @@ def test_a_condensed_text_carries_it_too() -> None:
     listed = [{"id": n, "state": "open", "note": "see\tgate B" if n == 7 else "none"} for n in range(40)]
     rows = json.dumps(listed, indent=2)
     done = compact_messages(
-        [*chat(rows), *chat(long_text(1_500))[1:]],
-        CONFIG,
-        pins=["see\tgate B"],
-        target_tokens=2_300,
-        keep_recent_results=1,
+        chat(rows, long_text(900), "ok", "ok"), CONFIG, pins=["see\tgate B"], target_tokens=1_500, keep_recent_results=1
     )
     assert done.outcome.by_condensed == 1
     assert "see\tgate B" in done.messages[2]["content"]
