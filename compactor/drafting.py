@@ -21,6 +21,7 @@ from compactor.exceptions import (
 )
 from compactor.extract import Source, extract, extracts, missing
 from compactor.failures import failure_line, failure_lines
+from compactor.file_reads import file_read
 from compactor.formats.openai import calls, media_of, text_of, with_text
 from compactor.models import Kind, Message, Replacement, recall_id
 from compactor.pins import carried, lost
@@ -342,10 +343,11 @@ class _Writer:
         return [*lines, *(line for line in errors if line not in lines)]
 
     def _head(self, item: Item, words: Wording) -> str:
-        """What a replacement opens with: header, a note on the media it leaves out, what it must hold."""
-        media = media_of(item.message.value)
-        note = [words.media.format(count=media)] if media else []
-        return "\n".join([_header(item, words.header), *note, *self.carried(item)])
+        """What a replacement opens with: header, the file it was read from, the media left out, what it must hold."""
+        media, read = media_of(item.message.value), file_read(self.request(item).arguments)
+        notes = [words.file.format(read=read)] if read else []
+        notes += [words.media.format(count=media)] if media else []
+        return "\n".join([_header(item, words.header), *notes, *self.carried(item)])
 
     def _room(self, item: Item, head: str, most: int = LARGEST) -> int:
         """Tokens left for a body beside header, name and ids, of `most` in all."""

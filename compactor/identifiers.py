@@ -42,6 +42,8 @@ _FILE: Final = re.compile(
     r"|sql|xml|pdf|png|jpe?g|gif|xlsx?|docx?|zip|gz|tar|lock)"
 )
 _EDGES: Final = "_~./\\$€£¥#@:+%-,"
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrtbf\"\\/]))")
+_NESTED: Final = 2  # strings of JSON inside each other
 _MONEY: Final = re.compile(r"[$€£¥%]")
 # Names of formats and techniques that a summary may describe data by.
 _COMMON: Final = frozenset({
@@ -100,7 +102,7 @@ class Known:
     """The texts that a summary is made from; made once, asked for each identifier."""
 
     def __init__(self, *texts: str) -> None:
-        self._text = "\n".join(map(_lower, texts))
+        self._text = "\n".join(_lower(spelled) for text in texts for spelled in _spellings(text))
 
     def missing(self, text: str) -> Iterator[Identifier]:
         """The different identifiers of `text` that the known texts do not hold."""
@@ -196,6 +198,22 @@ def _of_word(word: str, money: bool) -> Iterator[Identifier]:
         yield Identifier(match[1] or match[2], Kind.NUMBER, money)
     elif has_digit and len(word) > 2 and word not in _COMMON:
         yield Identifier(word, Kind.CODE)
+
+
+def _spellings(text: str) -> Iterator[str]:
+    """A text, and what it says if it is JSON, or holds JSON in a string of JSON: there a line's end is no letter."""
+    yield text
+    for _ in range(_NESTED):
+        said = _ESCAPE.sub(_said, text) if "\\" in text else text
+        if said == text:
+            return
+        yield said
+        text = said
+
+
+def _said(escape: re.Match[str]) -> str:
+    code, char = escape.groups()
+    return chr(int(code, 16)) if code else char if char in '"\\/' else " "
 
 
 def _lower(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from typing import Any
@@ -177,3 +178,20 @@ def test_no_honest_summary_of_a_recorded_result_names_anything_unknown(name: str
 def long_results(messages: list[dict[str, Any]]) -> list[str]:
     texts = (text_of(message) for message in messages if message["role"] in ("tool", "function"))
     return [found for found in texts if len(found) > 1_200]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        json.dumps({"log": "started\nINC-48213 opened\tby eve@example.com\r\n12.75 paid"}),
+        json.dumps({"body": json.dumps({"log": "started\nINC-48213 opened\teve@example.com\n12.75"})}),
+        r'{"log": "\u0049NC-48213 \/ eve@example.com\n12.75"}',
+    ],
+)
+def test_the_escapes_of_a_json_text_are_no_part_of_its_names(source: str) -> None:
+    assert list(Known(source).missing("INC-48213 from eve@example.com, 12.75")) == []
+    assert [found.text for found in Known(source).missing("INC-4821, INC-482134")] == ["inc-4821", "inc-482134"]
+
+
+def test_a_path_with_backslashes_stays_known() -> None:
+    assert list(Known(r"opened C:\new\table7.csv").missing(r"C:\new\table7.csv")) == []
