@@ -122,7 +122,7 @@ class _Choice:
         _discount(parts)
         for part in parts:
             part.worth = _worth(part.read, everywhere, known)
-        self._queues = [_Queue(part, self._entries(part)) for part in parts]
+        self._queues = [_Queue(part, self._entries(part, 0)) for part in parts]
 
     def begin(self, total: int) -> None:
         """Takes the least of every result, what tells of failures, and the best, while the tokens are but guessed."""
@@ -153,16 +153,26 @@ class _Choice:
             part = self._takes.pop()
             dropped += part.drop(1)
 
-    def _entries(self, part: Part) -> list[_Entry]:
-        ratios = ((-self._ratio(part, passage)[0], order) for order, passage in enumerate(part.read.passages))
+    def _entries(self, part: Part, first: int) -> list[_Entry]:
+        passages = part.read.passages[first:] if first else part.read.passages
+        ratios = ((-self._ratio(part, passage)[0], order) for order, passage in enumerate(passages, first))
         return [entry for entry in ratios if entry[0] < 0]
+
+    def _add_plain(self, queue: _Queue) -> bool:
+        """Puts the plain lines of a result into its queue, which is empty; whether there are any."""
+        if queue.is_whole and queue.part.read.plain:
+            queue.entries += self._entries(queue.part, queue.part.read.with_plain())
+            heapq.heapify(queue.entries)
+        return bool(queue.entries)
 
     def _take(self, queues: Sequence[_Queue], room: float, *, most: float = 0) -> float:
         """Takes the best passages of some queues, as far as the tokens go; returns what they take.
 
         The last one may go beyond `room`, up to `most`.
         """
-        first = [(queue.best(), number) for number, queue in enumerate(queues) if queue.entries]
+        first = [
+            (queue.best(), number) for number, queue in enumerate(queues) if queue.entries or self._add_plain(queue)
+        ]
         heapq.heapify(first)
         aside: list[tuple[_Queue, _Entry]] = []
         used = 0.0
@@ -176,7 +186,7 @@ class _Choice:
                 used += tokens
                 if not tokens:
                     aside.append((queue, entry))
-            if queue.entries and part.left >= _ROOM:
+            if part.left >= _ROOM and (queue.entries or self._add_plain(queue)):
                 heapq.heappush(first, (queue.best(), number))
         for queue, entry in aside:
             heapq.heappush(queue.entries, entry)
@@ -228,10 +238,10 @@ class _Choice:
 class _Queue:
     """What of a part waits to be chosen."""
 
-    __slots__ = ("entries", "part")
+    __slots__ = ("entries", "is_whole", "part")
 
-    def __init__(self, part: Part, entries: list[_Entry]) -> None:
-        self.part, self.entries = part, entries
+    def __init__(self, part: Part, entries: list[_Entry], *, is_whole: bool = True) -> None:
+        self.part, self.entries, self.is_whole = part, entries, is_whole
         heapq.heapify(entries)
 
     def best(self) -> float:
@@ -241,7 +251,8 @@ class _Queue:
     def failures(self) -> _Queue:
         """A queue of those that tell of a failure."""
         passages = self.part.read.passages
-        return _Queue(self.part, [entry for entry in self.entries if passages[entry[1]].bonus >= FAILURE])
+        failures = [entry for entry in self.entries if passages[entry[1]].bonus >= FAILURE]
+        return _Queue(self.part, failures, is_whole=False)
 
 
 def _beginning(passage: Passage, share: float) -> Passage:

@@ -58,8 +58,7 @@ def read(text: str) -> Read:
             leaves: list[_Leaf] = []
             _gather(value, "", "", "", False, leaves)
             return Read(_of_leaves(leaves), 0, True)
-    rows = rows_of(text)
-    return Read(read_rows(rows), len(rows))
+    return read_rows(rows_of(text))
 
 
 def _parsed(text: str) -> Any:
@@ -83,7 +82,9 @@ def _of_leaves(leaves: list[_Leaf]) -> list[Passage]:
     for order, (place, (path, head, key, value), shown) in enumerate(told):
         group = groups.setdefault(path, len(groups))
         if len(shown) > MAX_LINE:
-            for inner in read_rows(rows_of(value if isinstance(value, str) else shown)):
+            inside = read_rows(rows_of(value if isinstance(value, str) else shown))
+            inside.with_plain()
+            for inner in inside.passages:
                 inner.place, inner.group, inner.head, inner.key, inner.is_part = place, group, head, key, True
                 passages.append(inner)
         elif not (order in speaking and is_order(shown, excused=ERROR)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, chain
@@ -37,8 +37,8 @@ _CODE_LINE: Final = re.compile(
     r"(?:raise|except|def|class|import|from|if|elif|else|return|assert|try|catch|throw|for|while|with|self\.|@|#|//|\*|<)"
     r"(?![\w-]*:? *\d)(?:\W|$)"
 )
-_DENSE: Final = 1.0  # of a line's tokens; when its values take more, it is shown whole
-_WHOLE: Final = 10  # tokens of a line that is shown whole
+_BESIDE: Final = 4  # characters that a piece costs beside its own; when pieces take more, the line is shown whole
+_WHOLE: Final = 32  # characters of a line that is shown whole
 _EDGE_CHARS: Final = 120  # of the first and the last line
 _NEAR: Final = 6  # characters between two values that are shown together
 _TOGETHER: Final = 40  # characters of such a group
@@ -68,11 +68,26 @@ class Passage:
 
 @dataclass(slots=True)
 class Read:
-    """The passages of a text, how many lines it has, and whether it is JSON."""
+    """The passages of a text, how many lines it has, and whether it is JSON.
+
+    `plain`: lines without any value, with their place and how often they occur; passages on demand, as
+    they are many and seldom shown.
+    """
 
     passages: list[Passage] = field(default_factory=list[Passage])
     lines: int = 0
     is_json: bool = False
+    plain: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+
+    def with_plain(self) -> int:
+        """Makes passages of the plain lines; returns how many passages there were before."""
+        before = len(self.passages)
+        for text, (order, count) in self.plain.items():
+            shown = _clipped(text, MAX_LINE)
+            cost = len(shown) // 4 + 2 if shown.isascii() else cost_of(shown) + 1
+            self.passages.append(Passage(order << 20, order, shown, cost, {}, PLAIN, count=count))
+        self.plain = {}
+        return before
 
 
 def cost_of(text: str) -> int:
@@ -102,7 +117,7 @@ def lines_with(lines: Sequence[str], *groups: Mapping[str, Sequence[str] | None]
     found: list[set[int]] = []
     for stems in groups:
         holding: set[int] = set()
-        for stem in chain.from_iterable(longer or (word,) for word, longer in stems.items() if word in low):
+        for stem in chain.from_iterable([stems[word] or (word,) for word in stems if word in low]):
             at = low.find(stem)
             while at >= 0:
                 starts = starts or list(accumulate((len(line) + 1 for line in low.split("\n")), initial=0))
@@ -120,7 +135,7 @@ def rows_of(text: str) -> list[str]:
     return [shown for row in text.splitlines() if (shown := row.strip())]
 
 
-def read_rows(rows: Sequence[str]) -> list[Passage]:
+def read_rows(rows: Sequence[str]) -> Read:
     """The passages of a text's lines."""
     looked_at = rows if len(rows) <= MAX_LINES else [*rows[:MAX_LINES], rows[-1]]
     speaking, failing = lines_with(looked_at, STEMS, _FAILURE_STEMS)
@@ -136,7 +151,7 @@ def read_rows(rows: Sequence[str]) -> list[Passage]:
         text = " ".join(text.split())
         failed = order in failing and is_failure(text)
         reader.read(text, order if order < MAX_LINES else len(rows) - 1, number, failed=failed)
-    return reader.passages
+    return Read(reader.passages, len(rows), plain=reader.plain)
 
 
 class _Piece(NamedTuple):
@@ -149,10 +164,10 @@ class _Piece(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """What a line says: itself as a whole, and its pieces where it is not worth showing whole."""
+    """What a line says: its values where it is worth showing whole, else its pieces; neither for a plain one."""
 
-    cost: int
-    values: dict[str, Sort]
+    cost: int = 0
+    values: dict[str, Sort] = {}  # noqa: RUF012 # why: never changed
     pieces: tuple[_Piece, ...] = ()
 
 
@@ -161,13 +176,14 @@ class _RowReader:
 
     def __init__(self, last: int) -> None:
         self.passages: list[Passage] = []
+        self.plain: dict[str, list[int]] = {}
         self._edges = (0, last)
         self._seen: dict[str, Passage] = {}
 
     def read(self, text: str, order: int, number: str, *, failed: bool) -> None:
         """Adds the passages of one line; `number` is the one that a file's line stands under."""
-        known = None if number else self._seen.get(text)
-        if known is not None:
+        known = self._seen.get(text)
+        if known is not None and not number:
             known.count += 1
             return
         first = len(self.passages)
@@ -175,15 +191,22 @@ class _RowReader:
         if failed or order in self._edges:
             self._telling(text, row, order, failed=failed)
         elif row.pieces:
-            for start, piece, cost, values in row.pieces:
-                self.passages.append(Passage((order << 20) + start, order, piece, cost, values))
-        elif text:
+            self._apart(row.pieces, order)
+        elif row.values:
+            self._whole(Passage(order << 20, order, text, row.cost, row.values))
+        elif text and number:
             shown = _clipped(text, MAX_LINE)
-            self._whole(Passage(order << 20, order, shown, row.cost, row.values, PLAIN))
+            self.passages.append(Passage(order << 20, order, shown, cost_of(shown) + 1, {}, PLAIN))
+        elif text:
+            self.plain.setdefault(text, [order, 0])[1] += 1
         if number:
             self._seen.clear()
             for passage in self.passages[first:]:
                 _number(passage, number)
+
+    def _apart(self, pieces: Iterable[_Piece], order: int) -> None:
+        place = order << 20
+        self.passages += [Passage(place + start, order, text, cost, values) for start, text, cost, values in pieces]
 
     def _telling(self, text: str, row: _Row, order: int, *, failed: bool) -> None:
         """A line that tells of a failure, the first or the last."""
@@ -192,8 +215,7 @@ class _RowReader:
         bonus = PLAIN + (FAILURE if failed else 0.0) + (EDGE if is_edge else 0.0)
         self._whole(Passage(order << 20, order, shown, cost_of(shown) + 1, values_of(shown), bonus, is_edge=is_edge))
         if shown != text:
-            for start, piece, cost, values in row.pieces:
-                self.passages.append(Passage((order << 20) + start, order, piece, cost, values))
+            self._apart(row.pieces, order)
 
     def _whole(self, passage: Passage) -> None:
         known = self._seen.get(passage.text)
@@ -220,16 +242,15 @@ def _row(text: str) -> _Row:
     words = CHUNK.findall(text)
     told = [pair for pair in zip(words, map(values_of_word, words), strict=True) if pair[1]]
     if not told:
-        shown = _clipped(text, MAX_LINE)
-        return _Row(len(shown) // 4 + 2 if shown.isascii() else cost_of(shown) + 1, {})
-    cost = cost_of(text[: 4 * MAX_LINE])
-    if cost > _WHOLE:
+        return _PLAIN_ROW
+    if len(text) > _WHOLE:
         pieces = tuple(_pieces(text, told))
-        if len(text) > MAX_LINE or sum(piece.cost for piece in pieces) < _DENSE * cost:
-            return _Row(cost + 1, {}, pieces)
-    return _Row(cost + 1, dict(chain.from_iterable(values for _, values in told)))
+        if len(text) > MAX_LINE or sum(len(piece.text) + _BESIDE for piece in pieces) < len(text):
+            return _Row(pieces=pieces)
+    return _Row(cost_of(text) + 1, dict(chain.from_iterable(values for _, values in told)))
 
 
+_PLAIN_ROW: Final = _Row()
 _known_row: Final = lru_cache(maxsize=_ROWS)(_row)
 
 

@@ -1,17 +1,10 @@
-"""What condensing alone spares of tool results, and what it keeps, next to a peer where one is installed.
-
-The peer is headroom-ai in an environment of its own: `HEADROOM_PYTHON=/path/to/its/python`.
-"""
+"""What condensing alone spares of tool results, and what it keeps, next to a peer where one is installed (peer.py)."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -21,6 +14,7 @@ from compactor.formats.openai import text_of
 from compactor.identifiers import Known, find
 from compactor.line_groups import shown_lines
 from compactor.planning import MEDIUM
+from tests.benchmarks.peer import Peer, peer
 from tests.conftest import recorded
 from tests.unit.condensed_reader import read_lines, read_tables, source_value
 
@@ -32,22 +26,6 @@ SOURCES: Final = (
     "claudecode_cua", "livemcp_claude4", "sweagent_demos", "sweagent_live_zh_issue", "toolbench_legacy",
 )  # fmt: skip
 API_JSON: Final = SOURCES[:5]
-PEER: Final = os.environ.get("HEADROOM_PYTHON", "")
-PEER_SCRIPT: Final = """
-import json, logging, sys, time
-logging.disable(logging.CRITICAL)
-from headroom import compress
-def turn(text):
-    call = {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
-    return [{"role": "user", "content": "go on"}, {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "c", "content": text}, {"role": "assistant", "content": "ok"},
-            {"role": "user", "content": "go on"}, {"role": "assistant", "content": "ok"}]
-texts = json.load(open(sys.argv[1]))
-compress(turn("warm " * 300), model="gpt-4o", protect_recent=0)
-started = time.perf_counter()
-found = [compress(turn(text), model="gpt-4o", protect_recent=0).messages[2]["content"] for text in texts]
-json.dump({"texts": found, "seconds": time.perf_counter() - started}, open(sys.argv[2], "w"))
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +72,8 @@ def ours(texts: list[str]) -> Spared:
     return judged(texts, shown, seconds)
 
 
-def peers(texts: list[str], folder: Path) -> Spared | None:
-    if not PEER:
-        return None
-    given, taken, script = folder / "given.json", folder / "taken.json", folder / "peer.py"
-    given.write_text(json.dumps(texts))
-    script.write_text(PEER_SCRIPT)
-    subprocess.run([PEER, script, given, taken], check=True, capture_output=True, timeout=600)
-    answer: dict[str, Any] = json.loads(taken.read_text())
-    shown = [text if isinstance(text, str) else json.dumps(text) for text in answer["texts"]]
-    return judged(texts, shown, answer["seconds"])
+def peers(texts: list[str], other: Peer | None) -> Spared | None:
+    return None if other is None else judged(texts, *other.compress(texts))
 
 
 def row(name: str, spared: Spared) -> str:
@@ -111,18 +81,19 @@ def row(name: str, spared: Spared) -> str:
 
 
 @pytest.mark.timeout(1_200)
-def test_condensing_spares_at_least_what_a_peer_does_without_loss(tmp_path: Path) -> None:
+def test_condensing_spares_at_least_what_a_peer_does_without_loss() -> None:
     encode = encoder("o200k_base")
     print("\nsource, tokens                    spared  exact  shown Mtok/s")
     behind: list[str] = []
-    for source in SOURCES:
-        messages = [message for session in recorded(source) for message in session["messages"]]
-        results = [text_of(message) for message in messages if message["role"] in ("tool", "function")]
-        texts = [text for text in results if encode(text) > MEDIUM]
-        mine, other = ours(texts), peers(texts, tmp_path)
-        print(row(f"{source} {sum(map(encode, texts))}", mine))
-        if other is not None:
-            print(row("  the peer", other))
-            least = other.exact * (1.4 if source in API_JSON else 1.0)
-            behind += [source] if mine.all < least else []
+    with peer() as other:
+        for source in SOURCES:
+            messages = [message for session in recorded(source) for message in session["messages"]]
+            results = [text_of(message) for message in messages if message["role"] in ("tool", "function")]
+            texts = [text for text in results if encode(text) > MEDIUM]
+            mine, theirs = ours(texts), peers(texts, other)
+            print(row(f"{source} {sum(map(encode, texts))}", mine))
+            if theirs is not None:
+                print(row("  the peer", theirs))
+                least = theirs.exact * (1.4 if source in API_JSON else 1.0)
+                behind += [source] if mine.all < least else []
     assert not behind
