@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -46,7 +46,7 @@ class Peer:
 
 
 @contextmanager
-def peer() -> Iterator[Peer | None]:
+def peer() -> Generator[Peer | None]:
     """The running peer; None where none is installed."""
     if not PEER:
         yield None
