@@ -7,7 +7,7 @@ from typing import Final
 from uuid import uuid4
 
 from compactor.claims import Claim, Held
-from compactor.commands import claim, dead, read
+from compactor.commands import claim, dead, read, turns
 from compactor.commands.command import Command
 from compactor.commands.prepare import Judgement, Load, Mode
 from compactor.commands.sync import Synced
@@ -16,6 +16,7 @@ from compactor.exceptions import DispatchError, StoreUnavailableError
 from compactor.models import CompactionId
 from compactor.reader import Look, SessionReader
 from compactor.tokens import Encode
+from compactor.turns import TenantTurns
 
 POLL: Final = 0.05  # seconds between looks at a claim that somebody waits for
 QUEUED_TOO_LONG: Final = 60.0  # seconds; then no worker seems to run
@@ -28,6 +29,7 @@ class Queueing:
 
     def __init__(self, reader: SessionReader) -> None:
         self._reader = reader
+        self._turns = TenantTurns(reader.settings)
         self._warned = False
         self._listed = False
 
@@ -72,7 +74,7 @@ class Queueing:
         answer = seen.answer
         if answer is None:
             return Claim.IDLE, ""
-        self._warn_about_worker(answer.queued_seconds)
+        yield from self._warn_about_worker(answer.queued_seconds)
         if not answer.claimed:
             return answer.claim, answer.held
         try:
@@ -83,11 +85,16 @@ class Queueing:
         return Claim.QUEUED, ""
 
     def publish_or_raise(self, owner: CompactionId) -> Flow[None]:
-        """Publishes the task of a claim. Raises DispatchError, with the claim given back."""
+        """Publishes the task of a claim, or lets it wait for its tenant's turn.
+
+        Raises DispatchError, with the claim given back.
+        """
         try:
-            yield Publish(self._reader.session, owner)
+            if (yield from self._turns.join(self._reader.session, owner)):
+                yield Publish(self._reader.session, owner)
         except DispatchError:
             yield from self._unqueue(owner)
+            yield from self._turns.leave(self._reader.session, owner, hand_on=False)
             raise
         except GeneratorExit:
             self.keep(owner)
@@ -112,15 +119,23 @@ class Queueing:
             if state.claim == Claim.IDLE:
                 return
 
-    def _warn_about_worker(self, queued_seconds: float) -> None:
+    def _warn_about_worker(self, queued_seconds: float) -> Flow[None]:
         if queued_seconds > QUEUED_TOO_LONG and not self._warned:
             self._warned = True
+            if (yield from self._waits_its_turn()):
+                return
             _log.warning(
                 "session %s: its compaction is queued for %d s; no worker seems to run. Start one with: "
                 "celery -A workers worker",
                 self._reader.session,
                 queued_seconds,
             )
+
+    def _waits_its_turn(self) -> Flow[bool]:
+        try:
+            return (yield from run(turns.is_waiting(self._reader.settings.namespace, self._reader.session)))
+        except StoreUnavailableError:
+            return False
 
 
 def new_id() -> CompactionId:

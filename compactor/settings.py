@@ -97,6 +97,7 @@ class Settings(BaseSettings):
     stop_grace: Seconds = 90.0
     max_attempts: int = Field(3, ge=1)
     worker_concurrency: int = Field(32, ge=1)
+    tenant_published: int = Field(32, ge=1, description="compactions of a tenant in the queue or under way at once")
 
     http_max_body_bytes: int = Field(16 * 1024**2, gt=0)
     http_request_timeout: Seconds = 60.0

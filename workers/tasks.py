@@ -29,6 +29,7 @@ from compactor.settings import Settings, read_settings
 from compactor.store import Store
 from compactor.summarizer import ModelSummarizer
 from workers.app import app
+from workers.places import place_of
 from workers.progress import Progress
 from workers.saving import Saver
 
@@ -80,6 +81,11 @@ def tools() -> Tools:
 def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
     """Compacts one session under the claim whose owner is this task's id."""
     name, owner = session_id(session), CompactionId(str(self.request.id))
+    with place_of(name, owner, settings()):
+        return _compacted(self, name, owner)
+
+
+def _compacted(self: Task[Any, Any], name: SessionId, owner: CompactionId) -> dict[str, Any]:
     progress = Progress(self)
     try:
         ended = run_compaction(session_keys(settings().namespace, name), owner, tools(), progress)

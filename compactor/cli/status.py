@@ -15,6 +15,7 @@ from compactor.cli.console import Json, print_json, stdout
 from compactor.cli.reading import NEUTRAL, not_found, outcome_row
 from compactor.cli.spending import day_line, days_of, days_table
 from compactor.client import Compactor
+from compactor.commands import turns
 from compactor.commands.tenants import tenant_of
 from compactor.exceptions import CompactorError, ConfigurationError, StoreUnavailableError
 from compactor.models import Outcome, Status, session_id
@@ -125,7 +126,7 @@ def _facts(facts: dict[str, str]) -> Table:
 
 def _server(*, json: bool) -> None:
     settings = read_settings()
-    facts = {**_redis(settings), **_broker(settings)}
+    facts = {**_redis(settings), "tenants": _crowds(settings), **_broker(settings)}
     if json:
         print_json(facts)
     else:
@@ -150,6 +151,19 @@ def _redis(settings: Settings) -> dict[str, Any]:
     return {"redis": True, "server": server, "namespace": settings.namespace}
 
 
+def _crowds(settings: Settings) -> dict[str, dict[str, int]]:
+    """The tenants that have sessions waiting for their turn."""
+    with Store(settings) as store:
+        try:
+            crowded = list(store.run(turns.read_crowded(settings.namespace)))
+            if not crowded:
+                return {}
+            crowds = store.run(turns.read_crowds(settings.namespace, crowded))
+        except StoreUnavailableError:  # told by the first row
+            return {}
+    return {tenant: asdict(crowd) for tenant, crowd in sorted(crowds.items()) if crowd.waiting}
+
+
 def _broker(settings: Settings) -> dict[str, Any]:
     broker = Broker(settings)
     try:
@@ -165,6 +179,8 @@ def _broker(settings: Settings) -> dict[str, Any]:
 
 def _print_server(facts: dict[str, Any]) -> None:
     shown = {"redis": f"answers, {facts['server']}" if facts["redis"] else facts["redis_error"]}
+    for tenant, crowd in facts["tenants"].items():
+        shown[f"tenant {tenant}"] = f"{crowd['published']} published, {crowd['waiting']} waiting for their turn"
     if facts["broker"]:
         shown["broker"] = "answers"
         shown[f"queue {facts['queue']}"] = f"{facts['queue_length']} waiting"

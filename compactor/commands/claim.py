@@ -93,6 +93,11 @@ def unqueue(keys: SessionKeys, *, owner: CompactionId) -> Command[bool]:
     return Command(lambda replies: text(replies[0]) == "released", "unqueue", keys.all, (owner,))
 
 
+def publishing(keys: SessionKeys, *, owner: CompactionId, patience_ms: int) -> Command[bool]:
+    """Starts the time in which the task of a claim that waited must be begun; False when the claim has ended."""
+    return Command(lambda replies: text(replies[0]) == "queued", "publishing", keys.all, (owner, patience_ms))
+
+
 def retry(keys: SessionKeys, *, owner: CompactionId, wait_ms: int, patience_ms: int) -> Command[bool]:
     """Hands the claim to this task's own retry in `wait_ms`; False when it was lost before.
 

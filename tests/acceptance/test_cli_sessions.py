@@ -135,6 +135,19 @@ def test_status_counts_tasks_that_no_worker_takes(modelless: Service) -> None:
     assert (row["queue_length"], row["workers"]) == (1, [])
 
 
+def test_status_names_the_tenants_whose_sessions_wait_for_their_turn(modelless: Service) -> None:
+    settings = modelless.settings.model_copy(update={"namespace": "crowded", "tenant_published": 1})
+    with Compactor(settings=settings) as memory:
+        for name in ("crowd/1", "crowd/2", "crowd/3", "alone/1"):
+            session = memory.session(name, CONFIG)
+            session.push([{"role": "user", "content": "word " * 5_000}])
+            assert session.prepare().verdict.compaction == "queued"
+    env = {"REDIS_URL": settings.redis_url.get_secret_value(), "COMPACTOR_NAMESPACE": "crowded"}
+    row = run("status", "--json", env=env).row
+    assert (row["queue_length"], row["tenants"]) == (2, {"crowd": {"published": 1, "waiting": 2}})
+    assert "1 published, 2 waiting for their turn" in run("status", env=env).out
+
+
 def test_status_without_a_server_exits_with_1() -> None:
     ended = run("status", "--json", env={"REDIS_URL": f"redis://127.0.0.1:{free_port()}/0"})
     assert ended.code == 1

@@ -44,6 +44,7 @@ def running_worker(
     """A ready worker process on these settings; with a model, or without one for extracts."""
     env = {
         **environment(settings),
+        "COMPACTOR_TENANT_PUBLISHED": str(settings.tenant_published),
         **{f"COMPACTOR_{name.upper()}": str(getattr(settings, name)) for name in SHORT},
     }
     if model is not None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from compactor import Compactor, ModelConfig, Outcome, Session
-from compactor.commands import api_keys, breaker, configs, counters, dead, read, summaries, tenants
+from compactor.commands import api_keys, breaker, claim, configs, counters, dead, read, summaries, tenants, turns
 from compactor.commands.command import Command, session_keys
 from compactor.embedded import free_port
 from compactor.exceptions import SummarizerRateLimited
-from compactor.models import Erased, SessionId
+from compactor.models import CompactionId, Erased, SessionId
 from compactor.settings import Settings
 from compactor.store import Store
 from tests.integration.conversations import OTHER_ENCODING, SMALL, conversation, step, user
@@ -244,6 +244,34 @@ def _admitted(stage: Stage) -> Command[Any]:
     return breaker.admit(_circuit(stage), trial_ms=90_000)
 
 
+def _joined(stage: Stage) -> Command[Any]:
+    stage.session.push(conversation(8))
+    return stage.by_client(lambda session: session.prepare())
+
+
+def _left(stage: Stage) -> Command[Any]:
+    """The end of a task whose tenant may have one at a time, and has another session waiting."""
+    line = turns.Line(stage.settings.namespace, most=1, kept_ms=90_000)
+    stage.store.run(line.join(SESSION, CompactionId("owner"), operation="a"))
+    stage.store.run(line.join(SessionId(f"{NAME}-2"), CompactionId("other"), operation="b"))
+    return line.leave(SESSION, CompactionId("owner"), most=32, operation="c")
+
+
+def _come(answer: Any) -> object:
+    return answer.waiting, [turn.session for turn in answer.come]
+
+
+def _turn_came(stage: Stage) -> Command[Any]:
+    stage.session.push(conversation(8))
+    stage.session.prepare()
+    stage.store.client.hset(stage.keys.state, "requeued", 2)
+    return claim.publishing(stage.keys, owner=stage.worker.owner(NAME), patience_ms=800_000)
+
+
+def _crowded(stage: Stage) -> Command[Any]:
+    return turns.enter_crowded(stage.settings.namespace, "cut")
+
+
 def _circuit(stage: Stage) -> str:
     return breaker.breaker_key(stage.settings.namespace, "server", "model")
 
@@ -364,6 +392,10 @@ CASES = {  # by script, and behind a colon what is special
     "config_reseal": Case(_resealed, _whole, True, False),
     "remember": Case(_remembered, _whole, True, True),
     "settle": Case(_settled, _whole, False, False, counts=True),
+    "turns": Case(_joined, _come, (0, [NAME]), (0, [NAME])),
+    "turns:left": Case(_left, _come, (0, [f"{NAME}-2"]), (0, [f"{NAME}-2"])),
+    "publishing": Case(_turn_came, _whole, True, True),
+    "crowded": Case(_crowded, _whole, 1, 1),
     "admit": Case(_admitted, lambda admission: admission.circuit.value, "trial", "tried"),
 }
 

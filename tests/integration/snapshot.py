@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any, Final
 
+from compactor.json_values import is_array
 from compactor.records import unpack
 from compactor.settings import Settings
 from tests.integration.stored import keys_of
@@ -45,7 +46,11 @@ def _keys(raw: Any, settings: Settings) -> list[str]:
 
 
 def _value(raw: Any, key: str) -> Any:
-    readers = {b"hash": lambda: raw.hgetall(key), b"list": lambda: raw.lrange(key, 0, -1)}
+    readers = {
+        b"hash": lambda: raw.hgetall(key),
+        b"list": lambda: raw.lrange(key, 0, -1),
+        b"zset": lambda: raw.zrange(key, 0, -1, withscores=True),
+    }
     return readers.get(raw.type(key), lambda: raw.get(key))()
 
 
@@ -56,4 +61,6 @@ def _timeless(key: str, value: Any) -> object:
         return value
     if isinstance(value, bytes):
         return value
+    if is_array(value):  # a sorted set, by time
+        return [name for name, _ in value]
     return {name: _TIME.sub(b"", stored) for name, stored in value.items()}

@@ -10,6 +10,7 @@ from compactor.commands.command import Command
 from compactor.commands.prepare import Prepared
 from compactor.commands.push import Pushed
 from compactor.commands.read import Load, State, Stored
+from compactor.commands.turns import Turn, Turns
 from compactor.effects import Compute, Effect, Flow, Pause, Publish, Run
 from compactor.histories import LockedCache, LruHistories, UnconfirmedOperations
 from compactor.json_values import is_array
@@ -26,6 +27,12 @@ T = TypeVar("T")
 O200K = "o200k_base"
 CONFIG = ModelConfig("gpt-4o", 4, encoding=O200K)  # threshold 3,000, ceiling 3,500
 NAME = session_id("tenant/chat-1")
+OWN_TURN, MISSING = object(), object()
+USUAL = {
+    "publish": None,
+    "turns": OWN_TURN,
+    "is_waiting": False,
+}  # the answers to what goes well unless a test says otherwise
 OVER: list[Chat] = [*steps(6, tokens=1_000), user("next")]  # over the ceiling of CONFIG
 
 
@@ -59,6 +66,8 @@ class Script:
             case Run(command):
                 self.commands.append(command)
                 given = self._scripted(name_of(command))
+                if given is OWN_TURN:
+                    given = turns_at_once(command)
                 if isinstance(given, Prepared) and given.claimed and not given.owner:
                     given = replace(given, owner=CompactionId(str(args_of(command)[0])))  # the caller's own claim
                 if "prepare" not in (command.script, command.then and command.then[0]) or isinstance(given, Exception):
@@ -79,7 +88,8 @@ class Script:
     def _scripted(self, name: str) -> Any:
         before = self.ran.count(name)
         self.ran.append(name)
-        given = self.answers[name] if name != "publish" else self.answers.get(name)
+        given = self.answers.get(name, USUAL.get(name, MISSING))
+        assert given is not MISSING, f"no answer is scripted for {name}"
         return given[before] if is_array(given) else given
 
 
@@ -90,10 +100,21 @@ def name_of(command: Command[Any]) -> str:
     if command.script is not None:
         return command.script
     kinds = " ".join(str(read[0]) for read in command.reads)
-    names = {"HGETALL LRANGE": "history", "HGETALL LRANGE HGETALL": "archived", "LRANGE": "audit"}
+    names = {
+        "HGETALL LRANGE": "history",
+        "HGETALL LRANGE HGETALL": "archived",
+        "LRANGE": "audit",
+        "ZSCORE": "is_waiting",
+    }
     if kinds == "HMGET":
         return "state" if "owner" in command.reads[0] else "load"
     return names.get(kinds, "status")
+
+
+def turns_at_once(command: Command[Any]) -> Turns:
+    """A tenant alone: who lines up is published at once, and nobody waits."""
+    verb, _, owner, _ = args_of(command)[-4:]
+    return Turns(0, (Turn(NAME, CompactionId(str(owner))),) if verb == "join" else ())
 
 
 def args_of(command: Command[Any]) -> tuple[Any, ...]:

@@ -117,7 +117,7 @@ def test_a_broker_that_is_down_gives_the_claim_back_and_the_context_all_the_same
     bot = Bot()
     script = bot.script(prepare=prepared(OVER, claim="queued", claimed=True), publish=DispatchError("no"), unqueue=True)
     context = prepare(bot, script)
-    assert script.ran == ["prepare", "publish", "unqueue"]
+    assert script.ran == ["prepare", "turns", "publish", "unqueue", "turns"]
     assert context.verdict.compaction == "held(broker_down)"
     assert context.messages
 
@@ -196,7 +196,7 @@ def test_a_wait_ends_as_soon_as_the_swap_was_made() -> None:
         state=[state(claim="running"), state(claim="idle")],
     )
     context = prepare(bot, script, wait=5.0)
-    assert script.ran == ["prepare", "publish", "state", "state", "prepare"]
+    assert script.ran == ["prepare", "turns", "publish", "state", "state", "prepare"]
     assert context.replaced == 1
 
 
