@@ -29,6 +29,7 @@ class Held(StrEnum):
     BACKOFF = "backoff"
     BROKER_DOWN = "broker_down"
     SUMMARIZER_FAILED = "summarizer_failed"
+    THROTTLED = "throttled"
     NO_GAIN = "no_gain"
     EXHAUSTED = "exhausted"
     TARGET_NOT_REACHED = "target_not_reached"

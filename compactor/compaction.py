@@ -21,7 +21,7 @@ from compactor.commands.read import Stored
 from compactor.commands.spending import NO_CAPS, Caps
 from compactor.correction import known_correction
 from compactor.drafting import Draft, Limits, Summarize, draft
-from compactor.exceptions import SessionDamagedError, SpendCapReached
+from compactor.exceptions import SessionDamagedError, SpendCapReached, SummarizerThrottled
 from compactor.formats.openai import leading_system
 from compactor.ledger import Rates, bill, steps_until
 from compactor.metering import MeteredSummarizer, Purse
@@ -39,6 +39,7 @@ from compactor.tokens import Encode, count_message
 
 T = TypeVar("T")
 PAUSE: Final = 60.0  # seconds without a compaction after the model failed for good
+THROTTLED_PAUSE: Final = 5.0  # seconds at least until a session comes again that the model was not asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,8 @@ class _Run:
             drafted, reason = self._draft(planned, None), SPEND_CAP
         outcome = describe(drafted, self.snapshot, planned)
         outcome = replace(outcome, reason=reason or outcome.reason)
-        if not drafted.replacements or self._too_little(drafted):
+        waits = _is_throttled(drafted) and self.snapshot.total <= self.budget.ceiling
+        if waits or not drafted.replacements or self._too_little(drafted):
             return self._without_gain(drafted, outcome)
         return self._swap(planned, drafted, outcome) if self.mode == "off" else self._shadow(drafted, outcome)
 
@@ -174,10 +176,10 @@ class _Run:
         )
 
     def _purse(self) -> Purse:
-        """Where what this attempt spends is entered with the tenant's day."""
-        attempt = number(self.stored.raw.get("attempts"), 1)
+        """Where what this run spends is entered with the tenant's day."""
+        run = number(self.stored.raw.get("runs"), 1)
         price = self.tools.price(self.tools.model, 0)
-        return Purse(self.tools.runner, self.keys, self.owner, attempt, self.tools.caps, price)
+        return Purse(self.tools.runner, self.keys, self.owner, run, self.tools.caps, price)
 
     def _too_little(self, drafted: Draft) -> bool:
         return drafted.saved < self.budget.min_reclaim and self.snapshot.total <= self.budget.ceiling
@@ -188,13 +190,16 @@ class _Run:
             return self.end(replace(nothing, outcome=Code.NO_GAIN, reason=f"would free {drafted.saved} tokens"))
         attempts = int(self.stored.raw.get("attempts", b"1"))
         failed = replace(nothing, outcome=Code.SUMMARIZER_FAILED, reason=drafted.failure.code)
+        throttled = _is_throttled(drafted)
         wait = drafted.failure.retry_after or min(30.0, 2.0**attempts)
-        if drafted.failure.may_pass and attempts < self.tools.max_attempts and wait <= PAUSE:
+        wait = max(wait, THROTTLED_PAUSE) if throttled else wait
+        if drafted.failure.may_pass and (throttled or attempts < self.tools.max_attempts) and wait <= PAUSE:
             retry = claim.retry(
                 self.keys,
                 owner=self.owner,
                 wait_ms=int(wait * 1000),
                 patience_ms=int(self.tools.queue_patience * 1000),
+                counted=not throttled,
             )
             if self.tools.runner.run(retry):
                 return Ended(failed, retry_in=wait, code=drafted.failure.code)
@@ -217,7 +222,7 @@ class _Run:
             outcome=to_json(outcome),
             pause_ms=int(pause * 1000),
             rearm=rearm,
-            held=_held(outcome.outcome),
+            held=Held.THROTTLED if outcome.reason == Held.THROTTLED else _held(outcome.outcome),
             audit=outcome.outcome not in (Code.BELOW_THRESHOLD, Code.NOTHING_TO_DO),
             shadow=shadow,
         )
@@ -385,6 +390,11 @@ def _unapplied(outcome: Outcome) -> Outcome:
         positions=(),
         reached=False,
     )
+
+
+def _is_throttled(drafted: Draft) -> bool:
+    """Whether the model was not asked for all: a later run asks for the rest, what came is kept until then."""
+    return drafted.failure is not None and drafted.failure.code == SummarizerThrottled.code
 
 
 def _held(code: Code) -> str:

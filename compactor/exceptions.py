@@ -30,6 +30,7 @@
         ├── SummarizerTransient    may work later: retried
         │   └── SummarizerRateLimited, SummarizerTimeout, SummarizerUnreachable, SummarizerServerError,
         │       SummarizerBreakerOpen  the server failed several times in a row: not called for a while
+        │       SummarizerThrottled  the quota per minute is used up, or the server asked all workers for a pause
         ├── SummarizerMisconfigured  wrong key, model or address: nothing works until it is set right
         │   └── SummarizerUnauthorized, SummarizerNotFound
         └── SummarizerPermanent    will not work for this text
@@ -238,6 +239,12 @@ class SummarizerBreakerOpen(SummarizerTransient):
     """The model server failed several times in a row; it is not called until a pause is over."""
 
     code = "breaker_open"
+
+
+class SummarizerThrottled(SummarizerTransient):
+    """Not called: the quota of requests or tokens per minute is used up, or the server asked for a pause."""
+
+    code = "throttled"
 
 
 class SummarizerMisconfigured(SummarizerError):

@@ -34,12 +34,12 @@ _LEAST_OUTPUT: Final = 300  # tokens that any reply may have
 
 @dataclass(frozen=True, slots=True)
 class Purse:
-    """Where the compactions of one session's tenant are entered; `name` is the compaction's and its attempt's."""
+    """Where the compactions of one session's tenant are entered; `name` is the compaction's and its run's."""
 
     runner: Runner
     keys: SessionKeys
     owner: CompactionId
-    attempt: int
+    run: int
     caps: Caps
     price: Price | None
 
@@ -76,7 +76,7 @@ class Purse:
 
     @property
     def _name(self) -> str:
-        return f"{self.owner}:{self.attempt}"
+        return f"{self.owner}:{self.run}"
 
     def _enter(self, name: str, figures: dict[str, int]) -> None:
         try:

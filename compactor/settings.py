@@ -76,6 +76,8 @@ class Settings(BaseSettings):
         None, ge=1, le=10**15, description="what they may read and write, for models without a price"
     )
     prices_file: Path | None = Field(None, description="own prices of models: JSON, dollars per million tokens")
+    summarizer_rpm: int | None = Field(None, ge=1, description="requests to the model per minute, of all workers")
+    summarizer_tpm: int | None = Field(None, ge=1, description="tokens to and from it per minute, of all workers")
     personal_placeholders: bool = Field(True, description="personal data goes to the model as placeholders")
     personal_patterns: Annotated[tuple[str, ...], NoDecode] = Field(
         (), repr=False, description="a JSON list of regular expressions for personal data of your own"

@@ -25,6 +25,7 @@ from compactor.exceptions import (
 from compactor.json_values import is_array, is_object
 from compactor.personal_data import PersonalData
 from compactor.prompts import OUTPUT_ALLOWANCE, Summary, SummaryRequest, pieces, prompt
+from compactor.quota import Quota
 from compactor.replies import Reply, read_reply
 from compactor.settings import Settings
 from compactor.tokens import Encode, count_messages
@@ -41,10 +42,11 @@ class ModelSummarizer:
     """Calls the cheap model for each request of a session, all in parallel.
 
     Thread-safe; connects at first use, after a fork. With a breaker, a server that keeps failing is
-    left alone for a while. Raises ConfigurationError without a model or its SDK.
+    left alone for a while; with a quota, no more is asked of it than that. Raises ConfigurationError without a
+    model or its SDK.
     """
 
-    def __init__(self, settings: Settings, breaker: Breaker | None = None) -> None:
+    def __init__(self, settings: Settings, breaker: Breaker | None = None, quota: Quota | None = None) -> None:
         if settings.summarizer_model is None:
             raise ConfigurationError("summarizer_model: set COMPACTOR_SUMMARIZER_MODEL to the cheap model's name.")
         if find_spec("openai") is None:
@@ -54,7 +56,7 @@ class ModelSummarizer:
             )
         self._model = settings.summarizer_model
         self._completions = Completions(settings, self._model)
-        self._breaker = breaker
+        self._breaker, self._quota = breaker, quota
         self._window = settings.summarizer_context_limit * 1000
         self._thinks = False
         self._personal = PersonalData(settings.personal_patterns) if settings.personal_placeholders else None
@@ -157,12 +159,16 @@ class ModelSummarizer:
         if thinking:
             room = max(room, min(_MORE_ROOM * room, self._window // 8))
 
+        asked = count_messages(messages, call.encode)
+        if self._quota is not None:
+            self._quota.take(asked + room, until=call.deadline)
+
         def create() -> Mapping[str, Any]:
             return self._completions.create(messages, tokens=room, thinking=thinking, until=call.deadline)
 
         body = self._breaker.call(create, until=call.deadline) if self._breaker else create()
         read = call.spend(body.get("usage"))
-        if _LEAST_CUT <= read < count_messages(messages, call.encode) / 2:
+        if _LEAST_CUT <= read < asked / 2:
             raise SummarizerReplyRejected("input_cut")
         return read_reply(_reply(body), part, call.encode)
 

@@ -25,6 +25,7 @@ from compactor.exceptions import CompactorError, SessionDamagedError, StoreUnava
 from compactor.ledger import line, money
 from compactor.models import SPEND_CAP, Code, CompactionId, Outcome, SessionId, session_id
 from compactor.price_table import PriceTable
+from compactor.quota import Quota
 from compactor.settings import Settings, read_settings
 from compactor.store import Store
 from compactor.summarizer import ModelSummarizer
@@ -61,7 +62,7 @@ def tools() -> Tools:
     return Tools(
         runner=store,
         encoder=encoder,
-        summarize=ModelSummarizer(read, Breaker(read, store)) if read.has_model else None,
+        summarize=ModelSummarizer(read, Breaker(read, store), Quota(read, store.client)) if read.has_model else None,
         clock=time.monotonic,
         now=time.time,
         deadline=read.compaction_deadline,

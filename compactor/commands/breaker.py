@@ -19,21 +19,26 @@ class Circuit(StrEnum):
     TRIAL = "trial"
     OPEN = "open"
     TRIED = "tried"
+    PAUSED = "paused"
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The answer; `failures` in a row while closed, `wait_ms` while it is open or another call tries."""
+    """The answer; `failures` in a row while closed, `wait_ms` while it is open, paused or another call tries."""
 
     circuit: Circuit
     failures: int = 0
     wait_ms: int = 0
 
 
+def server_name(server: str, model: str) -> str:
+    """A name for one model on one server; theirs may hold anything, so it is a hash."""
+    return blake2b(f"{server}\n{model}".encode(), digest_size=8).hexdigest()
+
+
 def breaker_key(namespace: str, server: str, model: str) -> str:
-    """The key of one model on one server; their names may hold anything, so the key holds a hash."""
-    name = blake2b(f"{server}\n{model}".encode(), digest_size=8).hexdigest()
-    return f"{namespace}:breaker:{name}"
+    """The key of one model on one server."""
+    return f"{namespace}:breaker:{server_name(server, model)}"
 
 
 def admit(key: str, *, trial_ms: int) -> Command[Admission]:
@@ -52,3 +57,8 @@ def settle(key: str, *, answered: bool, failures: int, pause_ms: int) -> Command
     """Whether this call's end opened the breaker."""
     args = ("answered" if answered else "failed", failures, pause_ms, pause_ms + KEPT_MS)
     return Command(lambda replies: text(replies[0]) == "open", "settle", (key,), args)
+
+
+def pause(key: str, *, pause_ms: int) -> Command[bool]:
+    """The server asked for a pause: no worker calls it until it is over. A longer one stays."""
+    return Command(lambda replies: text(replies[0]) == "paused", "pause", (key,), (pause_ms, pause_ms + KEPT_MS))

@@ -98,12 +98,15 @@ def publishing(keys: SessionKeys, *, owner: CompactionId, patience_ms: int) -> C
     return Command(lambda replies: text(replies[0]) == "queued", "publishing", keys.all, (owner, patience_ms))
 
 
-def retry(keys: SessionKeys, *, owner: CompactionId, wait_ms: int, patience_ms: int) -> Command[bool]:
+def retry(
+    keys: SessionKeys, *, owner: CompactionId, wait_ms: int, patience_ms: int, counted: bool = True
+) -> Command[bool]:
     """Hands the claim to this task's own retry in `wait_ms`; False when it was lost before.
 
-    After `patience_ms` more the retry counts as lost.
+    After `patience_ms` more the retry counts as lost. One that is not `counted` leaves the attempts as they were
+    before this run.
     """
-    args = (owner, wait_ms + patience_ms, wait_ms)
+    args = (owner, wait_ms + patience_ms, wait_ms, int(counted))
     return Command(lambda replies: text(replies[0]) == "queued", "retry", keys.all, args)
 
 

@@ -5,7 +5,7 @@
 --   runs), {'damaged'}, {'newer', schema}, or {'running', the state as field, value, ...}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner', 'until', 'length', 'attempts', 'schema')
+local claim = redis.call('HMGET', KEYS[1], 'claim', 'owner', 'until', 'length', 'attempts', 'schema', 'runs')
 if not claim[4] then return {'gone'} end
 if (tonumber(claim[6]) or 1) > 1 then return {'newer', claim[6]} end
 if claim[2] ~= ARGV[1] or (claim[1] ~= 'queued' and claim[1] ~= 'running') then return {'lost'} end
@@ -22,7 +22,7 @@ if redis.call('LLEN', KEYS[2]) ~= tonumber(claim[4]) then
   return {'damaged'}
 end
 redis.call('HSET', KEYS[1], 'claim', 'running', 'until', now + ARGV[2], 'changed_min', '', 'publish_failures', 0,
-  'error', '', 'attempts', attempts + 1)
+  'error', '', 'attempts', attempts + 1, 'runs', (tonumber(claim[7]) or 0) + 1)
 local state = redis.call('HGETALL', KEYS[1])
 table.insert(state, 1, 'running')
 return state

@@ -7,7 +7,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local open_until = redis.call('HGET', KEYS[1], 'open_until')
 if open_until and tonumber(open_until) > now then return 'late' end -- begun before it opened
 if ARGV[1] == 'answered' then
-  redis.call('DEL', KEYS[1])
+  redis.call('HDEL', KEYS[1], 'failures', 'open_until', 'trial_until') -- a pause that was asked for goes on
   return 'closed'
 end
 local failures = redis.call('HINCRBY', KEYS[1], 'failures', 1)

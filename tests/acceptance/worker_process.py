@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 from compactor.embedded import Child, start_worker
@@ -39,13 +39,19 @@ def environment(settings: Settings) -> dict[str, str]:
 
 @contextlib.contextmanager
 def running_worker(
-    settings: Settings, log: Path, *, model: ModelServer | None = None, options: Sequence[str] = ()
+    settings: Settings,
+    log: Path,
+    *,
+    model: ModelServer | None = None,
+    options: Sequence[str] = (),
+    more: Mapping[str, str] | None = None,
 ) -> Generator[Child]:
-    """A ready worker process on these settings; with a model, or without one for extracts."""
+    """A ready worker process on these settings; with a model, or without one for extracts; `more`: environment."""
     env = {
         **environment(settings),
         "COMPACTOR_TENANT_PUBLISHED": str(settings.tenant_published),
         **{f"COMPACTOR_{name.upper()}": str(getattr(settings, name)) for name in SHORT},
+        **(more or {}),
     }
     if model is not None:
         env |= {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "test", "COMPACTOR_SUMMARIZER_MODEL": "cheap"}

@@ -239,6 +239,10 @@ def _settled(stage: Stage) -> Command[Any]:
     return breaker.settle(_circuit(stage), answered=False, failures=5, pause_ms=90_000)
 
 
+def _paused(stage: Stage) -> Command[Any]:
+    return breaker.pause(_circuit(stage), pause_ms=90_000)
+
+
 def _admitted(stage: Stage) -> Command[Any]:
     stage.store.run(breaker.settle(_circuit(stage), answered=False, failures=1, pause_ms=0))
     return breaker.admit(_circuit(stage), trial_ms=90_000)
@@ -396,6 +400,7 @@ CASES = {  # by script, and behind a colon what is special
     "turns:left": Case(_left, _come, (0, [f"{NAME}-2"]), (0, [f"{NAME}-2"])),
     "publishing": Case(_turn_came, _whole, True, True),
     "crowded": Case(_crowded, _whole, 1, 1),
+    "pause": Case(_paused, _whole, True, True),
     "admit": Case(_admitted, lambda admission: admission.circuit.value, "trial", "tried"),
 }
 

@@ -15,9 +15,15 @@ from compactor.claims import Begun
 from compactor.commands.claim import Begin
 from compactor.commands.command import Command, session_keys
 from compactor.commands.read import Stored
-from compactor.compaction import PAUSE, Ended, Tools, run_compaction
+from compactor.compaction import PAUSE, THROTTLED_PAUSE, Ended, Tools, run_compaction
 from compactor.drafting import Summarize
-from compactor.exceptions import SummarizerRateLimited, SummarizerRefused, SummarizerTimeout, SummarizerUnauthorized
+from compactor.exceptions import (
+    SummarizerRateLimited,
+    SummarizerRefused,
+    SummarizerThrottled,
+    SummarizerTimeout,
+    SummarizerUnauthorized,
+)
 from compactor.models import Code, CompactionId, Kind, Outcome, Revision
 from compactor.pricing import Price, price
 from compactor.records import unpack
@@ -273,6 +279,20 @@ def test_a_failure_that_may_pass_hands_the_claim_to_a_retry() -> None:
     assert (ended.outcome.outcome, ended.retry_in, ended.code) == (Code.SUMMARIZER_FAILED, 7.0, "rate_limited")
     assert runner.ran == ["begin", "retry"]
     assert runner.args("retry")[1] > 7_000
+
+
+def test_a_model_that_was_not_asked_costs_no_attempt() -> None:
+    ended, runner = compaction(begun(attempts=b"3"), failing(SummarizerThrottled(retry_after=12.0)))
+    assert (ended.outcome.outcome, ended.retry_in, ended.code) == (Code.SUMMARIZER_FAILED, 12.0, "throttled")
+    assert runner.ran == ["begin", "retry"]
+    assert runner.args("retry")[-1] == 0
+    assert compaction(begun(), failing(SummarizerThrottled(retry_after=0.1)))[0].retry_in == THROTTLED_PAUSE
+
+
+def test_a_long_pause_gives_the_claim_back_with_its_reason() -> None:
+    ended, runner = compaction(begun(), failing(SummarizerThrottled(retry_after=600.0)))
+    assert (ended.outcome.outcome, ended.outcome.reason, ended.retry_in) == (Code.SUMMARIZER_FAILED, "throttled", None)
+    assert runner.args("release")[2:5] == (600_000, 0, "throttled")
 
 
 def test_without_a_wish_of_the_server_the_pause_doubles_with_each_attempt() -> None:
