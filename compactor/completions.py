@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _SHORTEST_CALL: Final = 0.5  # seconds; with less left no call is started
 _MOST_BYTES: Final = 4 * 1024**2  # of an answer; a summary has a few thousand
 _BAD_GATEWAY: Final = 502
+_CONNECTIONS: Final = 1_024  # of a process to its model server
 
 
 class Completions:
@@ -94,10 +95,15 @@ class Completions:
         with self._lock:
             if self._client is None:
                 key = self._settings.openai_api_key
+                limits: Any = type(openai.DEFAULT_CONNECTION_LIMITS)
                 self._client = openai.OpenAI(
                     api_key=key.get_secret_value() if key else "none",
                     base_url=self._settings.openai_base_url,
                     max_retries=0,
+                    # The SDK keeps 100 connections; of more calls in flight each would greet the server anew.
+                    http_client=openai.DefaultHttpxClient(
+                        limits=limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
+                    ),
                 )
             return self._client
 

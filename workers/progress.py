@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from functools import lru_cache
-from queue import Full, Queue
+from queue import Empty, Full, Queue
 from typing import Any, Final
 
 from celery import Task
@@ -36,16 +36,17 @@ class Progress:
         """Lets the last event go out before the task's own end does, for a moment at most."""
         self._last.wait(FLUSH)
 
-    def send(self, phase: str, text: str) -> None:
-        """Sends one event now, or lets it be."""
-        try:
-            with self._app.events.default_dispatcher(hostname=self._host) as dispatcher:
-                dispatcher.send(f"task-{phase}", uuid=self._id, result=text, retry=False)
-        except Exception as error:  # noqa: BLE001 # why: kombu raises whatever its transport raises
-            _log.debug("event not sent: %s", type(error).__name__)
+    def dispatcher(self) -> Any:
+        """What sends this worker's events; use it as a context manager."""
+        return self._app.events.default_dispatcher(hostname=self._host)
+
+    def send(self, dispatcher: Any, phase: str, text: str) -> None:
+        """Sends one event now. Raises whatever the broker's library raises."""
+        dispatcher.send(f"task-{phase}", uuid=self._id, result=text, retry=False)
 
 
-Waiting = Queue[tuple[Progress, str, str, threading.Event]]
+Event = tuple[Progress, str, str, threading.Event]
+Waiting = Queue[Event]
 
 
 @lru_cache(maxsize=1)
@@ -58,6 +59,27 @@ def _waiting() -> Waiting:
 
 def _send_all(waiting: Waiting) -> None:
     while True:
-        progress, phase, text, sent = waiting.get()
-        progress.send(phase, text)
-        sent.set()
+        _send_waiting(waiting.get(), waiting)
+
+
+def _send_waiting(first: Event, waiting: Waiting) -> None:
+    """Sends an event and those behind it over one dispatcher: to open one costs more than to send."""
+    now: Event | None = first
+    try:
+        with first[0].dispatcher() as dispatcher:
+            while now is not None:
+                progress, phase, text, sent = now
+                progress.send(dispatcher, phase, text)
+                sent.set()
+                now = _next(waiting)
+    except Exception as error:  # noqa: BLE001 # why: kombu raises whatever its transport raises
+        _log.debug("event not sent: %s", type(error).__name__)
+    if now is not None:
+        now[3].set()
+
+
+def _next(waiting: Waiting) -> Event | None:
+    try:
+        return waiting.get_nowait()
+    except Empty:
+        return None

@@ -12,6 +12,7 @@ from random import uniform
 from typing import Any
 
 from celery import Task
+from celery.backends.base import DisabledBackend
 
 from compactor import exceptions
 from compactor.breaker import Breaker
@@ -62,7 +63,7 @@ def tools() -> Tools:
     return Tools(
         runner=store,
         encoder=encoder,
-        summarize=ModelSummarizer(read, Breaker(read, store), Quota(read, store.client)) if read.has_model else None,
+        summarize=ModelSummarizer(read, Breaker(read, store), Quota(read, store)) if read.has_model else None,
         clock=time.monotonic,
         now=time.time,
         deadline=read.compaction_deadline,
@@ -78,7 +79,13 @@ def tools() -> Tools:
     )
 
 
-@app.task(name=TASK, bind=True, max_retries=None, Request="workers.events:PlainRequest")
+@app.task(
+    name=TASK,
+    bind=True,
+    max_retries=None,
+    Request="workers.events:PlainRequest",
+    backend=DisabledBackend(app),  # else each thread of the pool looks through all installed packages for one
+)
 def compact_session(self: Task[Any, Any], session: str) -> dict[str, Any]:
     """Compacts one session under the claim whose owner is this task's id."""
     name, owner = session_id(session), CompactionId(str(self.request.id))

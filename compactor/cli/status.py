@@ -155,10 +155,10 @@ def _crowds(settings: Settings) -> dict[str, dict[str, int]]:
     """The tenants that have sessions waiting for their turn."""
     with Store(settings) as store:
         try:
-            crowded = list(store.run(turns.read_crowded(settings.namespace)))
-            if not crowded:
+            entered = store.run(turns.read_crowded(settings.namespace))
+            if not entered:
                 return {}
-            crowds = store.run(turns.read_crowds(settings.namespace, crowded))
+            crowds = store.run(turns.read_crowds(settings.namespace, list(entered)))
         except StoreUnavailableError:  # told by the first row
             return {}
     return {tenant: asdict(crowd) for tenant, crowd in sorted(crowds.items()) if crowd.waiting}

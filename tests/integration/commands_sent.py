@@ -268,8 +268,10 @@ def _come(answer: Any) -> object:
 def _turn_came(stage: Stage) -> Command[Any]:
     stage.session.push(conversation(8))
     stage.session.prepare()
-    stage.store.client.hset(stage.keys.state, "requeued", 2)
-    return claim.publishing(stage.keys, owner=stage.worker.owner(NAME), patience_ms=800_000)
+    owner = stage.worker.owner(NAME)
+    stage.worker.begin(NAME, owner)
+    stage.store.run(claim.retry(stage.keys, owner=owner, wait_ms=0, patience_ms=0))
+    return claim.publishing(stage.keys, owner=owner, patience_ms=800_000)
 
 
 def _crowded(stage: Stage) -> Command[Any]:

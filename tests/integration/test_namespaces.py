@@ -61,7 +61,7 @@ def test_every_key_begins_with_its_namespace(connect: Connect, own_server: Embed
     with bare(own_server) as client:
         keys: list[Any] = list(client.scan_iter())
     assert keys
-    assert all(key.startswith((b"{green:ns/keys}:", b"green:")) for key in keys)
+    assert all(key.startswith((b"{green:ns/keys}:", b"{green:tenant:ns}:", b"green:")) for key in keys)
 
 
 def test_the_default_namespace_has_the_plain_queue() -> None:

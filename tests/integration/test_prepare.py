@@ -33,14 +33,19 @@ def test_it_is_one_round_trip(connect: Connect, through_proxy: Settings, proxy: 
         assert proxy.turns - before == 1, expected
 
 
-def test_a_crossing_is_one_round_trip_to_the_store(
+def test_a_crossing_is_one_round_trip_and_one_to_the_places_of_its_tenant(
     connect: Connect, through_proxy: Settings, proxy: LossyProxy
 ) -> None:
-    session = connect(through_proxy).session("prepare/crossing", SMALL)
-    session.push(conversation(9))
+    memory = connect(through_proxy)
+    first, session = memory.session("prepare/first", SMALL), memory.session("prepare/crossing", SMALL)
+    for each in (first, session):
+        each.push(conversation(9))
+    first.prepare()  # brings the scripts
     before = proxy.turns
     assert session.prepare().verdict.compaction == "queued"
-    assert proxy.turns - before == 1
+    assert proxy.turns - before == 2
+    assert session.prepare().verdict.compaction == "queued"
+    assert proxy.turns - before == 3
 
 
 @pytest.mark.parametrize(

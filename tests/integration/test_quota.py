@@ -47,7 +47,7 @@ def test_no_minute_exceeds_the_limit_unless_a_single_call_takes_half_of_it(limit
 def test_workers_share_one_bucket(modelled: Settings, store: Store) -> None:
     limited = modelled.model_copy(update={"summarizer_rpm": 600})  # 60 at once, then 9 a second
     with Store(limited) as another:
-        quotas = [Quota(limited, each.client) for each in (store, another)]
+        quotas = [Quota(limited, each) for each in (store, another)]
         began = time.monotonic()
         with ThreadPoolExecutor(8) as threads:
             for _ in threads.map(lambda number: quotas[number % 2].take(1, until=far()), range(69)):
@@ -56,7 +56,7 @@ def test_workers_share_one_bucket(modelled: Settings, store: Store) -> None:
 
 
 def test_an_empty_bucket_is_not_waited_for_and_says_when_to_come_again(modelled: Settings, store: Store) -> None:
-    quota = Quota(modelled.model_copy(update={"summarizer_rpm": 6}), store.client)  # one at once, the next after 12 s
+    quota = Quota(modelled.model_copy(update={"summarizer_rpm": 6}), store)  # one at once, the next after 12 s
     quota.take(1, until=far())
     began = time.monotonic()
     with pytest.raises(SummarizerThrottled) as told:
@@ -66,7 +66,7 @@ def test_an_empty_bucket_is_not_waited_for_and_says_when_to_come_again(modelled:
 
 
 def test_the_deadline_of_a_compaction_ends_a_wait(modelled: Settings, store: Store) -> None:
-    quota = Quota(modelled.model_copy(update={"summarizer_rpm": 60}), store.client)
+    quota = Quota(modelled.model_copy(update={"summarizer_rpm": 60}), store)
     for _ in range(6):
         quota.take(1, until=far())
     with pytest.raises(SummarizerThrottled):  # the next comes in 1.1 s
@@ -74,7 +74,7 @@ def test_the_deadline_of_a_compaction_ends_a_wait(modelled: Settings, store: Sto
 
 
 def test_tokens_are_counted_and_a_call_larger_than_the_bucket_takes_it_whole(modelled: Settings, store: Store) -> None:
-    quota = Quota(modelled.model_copy(update={"summarizer_tpm": 2_000}), store.client)  # 1,000 at once, 1,000 a minute
+    quota = Quota(modelled.model_copy(update={"summarizer_tpm": 2_000}), store)  # 1,000 at once, 1,000 a minute
     quota.take(5_000, until=far())
     with pytest.raises(SummarizerThrottled) as told:
         quota.take(500, until=far())
@@ -83,12 +83,12 @@ def test_tokens_are_counted_and_a_call_larger_than_the_bucket_takes_it_whole(mod
 
 def test_without_limits_or_without_redis_nothing_is_held_back(modelled: Settings, store: Store) -> None:
     for _ in range(100):
-        Quota(modelled, store.client).take(10**9, until=far())
+        Quota(modelled, store).take(10**9, until=far())
     update: dict[str, Any] = {"redis_url": type(modelled.redis_url)(f"redis://127.0.0.1:{free_port()}/0")}
     nowhere = modelled.model_copy(update={**update, "summarizer_rpm": 1})
     with Store(nowhere) as away:
         for _ in range(3):
-            Quota(nowhere, away.client).take(1, until=far())
+            Quota(nowhere, away).take(1, until=far())
 
 
 class Server:

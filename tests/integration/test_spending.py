@@ -157,7 +157,7 @@ def test_a_worker_that_dies_in_its_calls_leaves_entered_what_they_may_have_cost(
     settings: Settings, store: StoreClient
 ) -> None:
     assert purse(store, settings).reserve([REQUEST])
-    again = replace(purse(store, settings), attempt=2)
+    again = replace(purse(store, settings), run=2)
     assert again.reserve([REQUEST])
     again.spent(100, 20)
     assert today(store, settings, "acme").tokens == sum(most_tokens([REQUEST])) + 120
