@@ -17,6 +17,7 @@ from compactor.exceptions import (
     SummarizerMisconfigured,
     SummarizerPermanent,
     SummarizerReplyRejected,
+    SummarizerThrottled,
     SummarizerTransient,
 )
 from compactor.extract import Source, extract, extracts, missing
@@ -372,11 +373,16 @@ class _Writer:
 
 
 def _worse(known: Failure | None, error: SummarizerError) -> Failure:
-    """The failure to tell of: wrong settings before what may pass, else the first, with the longest pause asked for."""
+    """The failure to tell of, with the longest pause asked for: wrong settings before what may pass, else the first.
+
+    Calls that were not made tell least.
+    """
+    mine = Failure(error.code, isinstance(error, SummarizerTransient), error.retry_after)
     if known is None or isinstance(error, SummarizerMisconfigured):
-        return Failure(error.code, isinstance(error, SummarizerTransient), error.retry_after)
+        return mine
+    told = mine if known.code == SummarizerThrottled.code else known
     waits = [wait for wait in (known.retry_after, error.retry_after) if wait is not None]
-    return replace(known, retry_after=max(waits, default=None))
+    return replace(told, retry_after=max(waits, default=None))
 
 
 def _under(head: str, body: str) -> str:
