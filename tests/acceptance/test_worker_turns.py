@@ -20,6 +20,14 @@ from tests.integration.conversations import SMALL, conversation
 
 MOST = 2
 SESSIONS = 7
+# No call of a slow machine fails, and a killed worker's sessions come back within seconds.
+PATIENT = {
+    "call_timeout": 5.0,
+    "compaction_deadline": 6.0,
+    "claim_lease": 7.0,
+    "visibility_timeout": 8.0,
+    "stop_grace": 9.0,
+}
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["works", "is killed"])
@@ -27,7 +35,7 @@ def test_a_crowd_is_worked_off_in_its_turn_and_a_neighbour_is_not_held_up(
     server: EmbeddedServer, tmp_path: Path, killed: bool
 ) -> None:
     settings = short_settings(server.url, f"t{uuid.uuid4().hex[:12]}")
-    settings = settings.model_copy(update={"tenant_published": MOST})
+    settings = settings.model_copy(update={"tenant_published": MOST, **PATIENT})
     with ModelServer(delay=0.3) as model, Compactor(settings=settings) as memory, Store(settings) as store:
         crowd = [memory.session(f"crowd/{number}", SMALL) for number in range(SESSIONS)]
         neighbour = memory.session("neighbour/1", SMALL)
