@@ -29,11 +29,12 @@ def short_settings(redis_url: str, namespace: str, *, broker_url: str | None = N
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """The variables under which a process finds the same servers and namespace."""
+    """The variables under which a process has the same servers, namespace and limits."""
     return {
         "REDIS_URL": settings.redis_url.get_secret_value(),
         "CELERY_BROKER_URL": settings.broker,
         "COMPACTOR_NAMESPACE": settings.namespace,
+        **{f"COMPACTOR_{name.upper()}": str(getattr(settings, name)) for name in SHORT},
     }
 
 
@@ -47,12 +48,7 @@ def running_worker(
     more: Mapping[str, str] | None = None,
 ) -> Generator[Child]:
     """A ready worker process on these settings; with a model, or without one for extracts; `more`: environment."""
-    env = {
-        **environment(settings),
-        "COMPACTOR_TENANT_PUBLISHED": str(settings.tenant_published),
-        **{f"COMPACTOR_{name.upper()}": str(getattr(settings, name)) for name in SHORT},
-        **(more or {}),
-    }
+    env = {**environment(settings), "COMPACTOR_TENANT_PUBLISHED": str(settings.tenant_published), **(more or {})}
     if model is not None:
         env |= {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "test", "COMPACTOR_SUMMARIZER_MODEL": "cheap"}
     child = start_worker(env=env, log=log, concurrency=32, options=options)
