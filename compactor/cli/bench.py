@@ -131,14 +131,15 @@ def _hmget(settings: Settings) -> Callable[[], Any]:
 def _messages(count: int, *, tokens: int = 20) -> list[dict[str, Any]]:
     """Messages of about `tokens` tokens out of the standard library's source, as an agent would read it."""
     size = tokens * 4  # characters of source to a token, nearly
-    text = _source(count * size)
+    text = source_text(count * size)
     return [
         {"role": "user" if number % 2 else "assistant", "content": text[number * size : (number + 1) * size] or "-"}
         for number in range(count)
     ]
 
 
-def _source(characters: int) -> str:
+def source_text(characters: int) -> str:
+    """Text of the standard library, as an agent would read it."""
     folder = Path(sysconfig.get_path("stdlib"))
     text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.glob("*.py")))
     return (text * (characters // len(text) + 1))[:characters]
