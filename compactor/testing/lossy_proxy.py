@@ -20,7 +20,8 @@ def script_mark(name: str) -> bytes:
 class LossyProxy:
     """Stands between a client and the server on `port`; use it as a context manager.
 
-    `turns` counts requests (what a client sent before it read a reply). `lost` counts the replies
+    `turns` counts requests (what a client sent before it read a reply), `moved` the bytes that came from either
+    side. `lost` counts the replies
     that were thrown away, together with their connection, after the server had executed the command;
     `cut_off` those requests that never reached the server; `refused` the connections turned away.
     """
@@ -37,6 +38,7 @@ class LossyProxy:
         self._flowing = threading.Event()
         self._refusing = False
         self.turns = 0
+        self.moved = 0
         self.lost = 0
         self.cut_off = 0
         self.refused = 0
@@ -131,6 +133,8 @@ class LossyProxy:
             data = source.recv(65_536)
             if not data:
                 return
+            with self._lock:
+                self.moved += len(data)
             if source is client:
                 if not request and self._cuts(data):
                     return
