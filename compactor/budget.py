@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from compactor.exceptions import ConfigurationError
@@ -17,13 +17,15 @@ class Budget:
     """The levels one send is judged by.
 
     `threshold` starts a compaction, `ceiling` is never exceeded by a send, `fixed` is what no
-    compaction can shrink (system text, tools, response format, the request itself).
+    compaction can shrink (system text, tools, response format, the request itself). `reclaim` is the
+    share of the room that a compaction must free.
     """
 
     limit: int
     threshold: int
     ceiling: int
     fixed: int
+    reclaim: float = MIN_RECLAIM_SHARE
 
     @property
     def room(self) -> int:
@@ -37,7 +39,16 @@ class Budget:
     @property
     def min_reclaim(self) -> int:
         """What a compaction must free below the ceiling."""
-        return int(self.room * MIN_RECLAIM_SHARE)
+        return int(self.room * self.reclaim)
+
+    @property
+    def late(self) -> int:
+        """Half way from the threshold to the ceiling: what was put off at the threshold is not put off beyond it."""
+        return self.threshold + max(0, self.ceiling - self.threshold) // 2
+
+    def cold(self, total: int) -> Budget:
+        """The budget of a cut that a provider's cache makes no dearer: from `total` tokens it goes down by half."""
+        return replace(self, threshold=min(self.threshold, max(1, total)))
 
     @property
     def rearm(self) -> int:
@@ -61,4 +72,5 @@ def budget_for(config: ModelConfig, *, fixed: int, max_output_tokens: int | None
     levels = [int(limit * share), int(ceiling * 0.95)]
     if config.compact_at_tokens is not None:
         levels.append(config.compact_at_tokens)
-    return Budget(limit=limit, threshold=max(1, min(levels)), ceiling=ceiling, fixed=fixed)
+    reclaim = MIN_RECLAIM_SHARE if config.min_reclaim is None else config.min_reclaim
+    return Budget(limit=limit, threshold=max(1, min(levels)), ceiling=ceiling, fixed=fixed, reclaim=reclaim)

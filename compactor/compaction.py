@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from compactor.archive import compress
 from compactor.arguments import tag_of
-from compactor.budget import Budget
+from compactor.budget import MIN_RECLAIM_SHARE, Budget
 from compactor.claims import Begun, Held
 from compactor.commands import claim, summaries
 from compactor.commands.command import SessionKeys, number
@@ -128,10 +128,13 @@ class _Run:
         leading = leading_system(message.value for message in messages)
         lead = sum(message.tokens for message in messages[:leading])
         self._earlier = number(stored.raw.get("spent_in")), number(stored.raw.get("spent_out"))
-        budget = Budget(judged["limit"], judged["threshold"], judged["ceiling"], judged["fixed"] + lead)
+        reclaim = judged.get("min_reclaim", MIN_RECLAIM_SHARE)
+        budget = Budget(judged["limit"], judged["threshold"], judged["ceiling"], judged["fixed"] + lead, reclaim)
         self._bot_model = str(judged.get("model", ""))
         self._correction = known_correction(judged, stored.raw)
-        self.budget = self._correction.levels(budget)
+        self._levels = self._correction.levels(budget)
+        is_cold = stored.raw.get("claimed_for") == b"cold"
+        self.budget = self._levels.cold(self.snapshot.total) if is_cold else self._levels
 
     def _messages(self, records: Sequence[Record]) -> list[Message]:
         """The readable messages of the judged list."""
@@ -316,7 +319,7 @@ class _Run:
             before=before,
             after=after,
             rewritten=int(self._correction.slope * outcome.rewrite),
-            steps=steps_until(self.budget.threshold, outcome.after, self.snapshot.messages),
+            steps=steps_until(self._levels.threshold, outcome.after, self.snapshot.messages),
         )
 
 

@@ -57,22 +57,22 @@ class Correction:
     def levels(self, budget: Budget) -> Budget:
         """A budget's levels as counts, so that what is planned and cut can go on counting."""
         lowered = self.lowered(budget)
-        return Budget(
+        return replace(
+            lowered,
             limit=self.within(lowered.limit),
             threshold=self.within(lowered.threshold - 1) + 1,
             ceiling=self.within(lowered.ceiling),
-            fixed=lowered.fixed,
         )
 
     def lowered(self, budget: Budget) -> Budget:
         """The budget under the window that the provider named, its shares kept."""
         if not 0 < self.limit < budget.limit:
             return budget
-        return Budget(
+        return replace(
+            budget,
             limit=self.limit,
             threshold=max(1, budget.threshold * self.limit // budget.limit),
             ceiling=max(1, budget.ceiling * self.limit // budget.limit),
-            fixed=budget.fixed,
         )
 
 

@@ -117,10 +117,15 @@ def judge(
         "prior": prior,
         **({"shadow": shadow} if shadow != "off" else {}),
     }
+    for name in ("min_reclaim", "cache_ttl", "prefer_idle"):
+        value = getattr(config, name)
+        if value is not None and value is not False:
+            kept[name] = value
     if config.rules:
         kept["rules"] = [rule.as_json() for rule in config.tool_rules]
     written = json.dumps(kept, separators=(",", ":")).encode()
-    return Judgement(budget, encoding, written, model_key(config.model), first_correction(prior))
+    ttl_ms = int(1000 * (config.cache_ttl or 0))
+    return Judgement(budget, encoding, written, model_key(config.model), first_correction(prior), ttl_ms)
 
 
 def beginning_at(judgement: Judgement, head: int) -> Judgement:

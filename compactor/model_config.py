@@ -14,6 +14,8 @@ from compactor.rules import Rule, check_rules
 K: Final = 1_000  # the unit of context limits: 1K = 1,000 tokens
 LARGEST: Final = 20_000  # K tokens; more means that somebody gave tokens
 _LONGEST: Final = 10**12  # K tokens; more is not even worth a guess at what was meant
+LARGEST_RECLAIM: Final = 0.5  # of the room
+LONGEST_TTL: Final = 86_400  # seconds
 STRATEGIES: Final = {"conservative": 0.60, "balanced": 0.75, "aggressive": 0.85}
 
 
@@ -24,7 +26,11 @@ class ModelConfig:
     `context_limit` and `compact_at` are in K tokens (128 = 128,000; "128K" is taken too),
     `context_limit_tokens` and `max_output_tokens` in tokens. One of the two limits is mandatory: no
     window is ever guessed. `rules` say what may be done with the results of which tools (see `Rule`);
-    mappings of its fields are taken too. Raises ConfigurationError, which says what was expected.
+    mappings of its fields are taken too. `min_reclaim` is the share of the room that a compaction must free
+    below the ceiling (0.1 when left out), `cache_ttl` the seconds for which the provider keeps a prompt
+    in its cache: a send after a longer pause compacts from half the threshold on. `prefer_idle` lets
+    replacements be written at the threshold and swapped in when that cache has run out, or the context
+    is half way to the ceiling. Raises ConfigurationError, which says what was expected.
     """
 
     model: str
@@ -35,6 +41,9 @@ class ModelConfig:
     encoding: str | None = None
     max_output_tokens: int | None = None
     rules: Sequence[Rule | Mapping[str, Any]] = ()
+    min_reclaim: float | None = None
+    cache_ttl: float | None = None
+    prefer_idle: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, str) or not self.model.strip():
@@ -61,6 +70,18 @@ class ModelConfig:
             )
         if self.encoding is not None and self.encoding not in ENCODINGS:
             raise ConfigurationError(f"encoding: expected one of {', '.join(ENCODINGS)}, or None to go by the model.")
+        if self.min_reclaim is not None and not _is_within(self.min_reclaim, 0, LARGEST_RECLAIM):
+            raise ConfigurationError(
+                f"min_reclaim: expected a share of the room from 0 to {LARGEST_RECLAIM}, for example 0.1; a compaction "
+                "aims at half of the room."
+            )
+        if self.cache_ttl is not None and not _is_within(self.cache_ttl, 1, LONGEST_TTL):
+            raise ConfigurationError(
+                f"cache_ttl: expected the seconds that the provider keeps a cached prompt, from 1 to {LONGEST_TTL}, "
+                "for example 300."
+            )
+        if not isinstance(self.prefer_idle, bool):
+            raise ConfigurationError("prefer_idle: expected True or False.")
 
     def _check_sizes(self) -> None:
         if self.max_output_tokens is not None and self.max_output_tokens >= self.limit:
@@ -85,6 +106,10 @@ class ModelConfig:
     def compact_at_tokens(self) -> int | None:
         """The absolute threshold in tokens, when one is set."""
         return self.compact_at * K if isinstance(self.compact_at, int) else None
+
+
+def _is_within(value: Any, least: float, most: float) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
 
 
 def k_tokens(name: str, value: Any) -> int:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 
 from compactor.exceptions import ConfigDamagedError, ConfigurationError, InvalidConfigError
 from compactor.json_values import is_object
-from compactor.model_config import ModelConfig, k_tokens
+from compactor.model_config import LARGEST_RECLAIM, LONGEST_TTL, ModelConfig, k_tokens
 from compactor.records import ENCODINGS
 from compactor.rules import MOST_KEPT, MOST_RULES, check_rules
 
@@ -83,6 +83,13 @@ _K_SCHEMA: Final = WithJsonSchema({
     ]
 })  # fmt: skip
 
+Reclaim = Annotated[
+    float, Field(ge=0, le=LARGEST_RECLAIM, allow_inf_nan=False, description="Share of the room a compaction must free.")
+]
+CacheTtl = Annotated[
+    float,
+    Field(ge=1, le=LONGEST_TTL, allow_inf_nan=False, description="Seconds that the provider keeps a cached prompt."),
+]
 _PATTERN: Final = {"type": "string", "minLength": 1, "maxLength": 200}
 RULES_SCHEMA: Final = WithJsonSchema({
     "type": "array",
@@ -123,6 +130,9 @@ class ConfigFields(BaseModel):
     rules: Annotated[list[dict[str, Any]], BeforeValidator(_rules), RULES_SCHEMA] = Field(
         default_factory=list[dict[str, Any]]
     )
+    min_reclaim: Reclaim | None = None
+    cache_ttl: CacheTtl | None = None
+    prefer_idle: bool = False
 
     @property
     def judged_by(self) -> ModelConfig:
@@ -136,6 +146,9 @@ class ConfigFields(BaseModel):
             self.encoding,
             self.max_output_tokens,
             self.rules,
+            self.min_reclaim,
+            self.cache_ttl,
+            self.prefer_idle,
         )
 
     @property
@@ -162,6 +175,9 @@ _EXPECTED: Final = {
     "context_strategy": "expected one of conservative, balanced, aggressive; 'balanced' suits most chats",
     "max_output_tokens": "expected a whole number of tokens from 1 to 20,000,000, for example 4096",
     "encoding": f"expected one of {', '.join(ENCODINGS)}, or null to go by the model",
+    "min_reclaim": f"expected a share of the room from 0 to {LARGEST_RECLAIM}, for example 0.1",
+    "cache_ttl": f"expected seconds from 1 to {LONGEST_TTL}, for example 300",
+    "prefer_idle": "expected true or false",
     "rules": f"expected a list of at most {MOST_RULES} rules by tool",
 }
 

@@ -29,4 +29,7 @@ def judged_config(memory: Compactor, name: SessionId) -> ModelConfig | None:
         context_strategy=kept["strategy"],
         encoding=kept["encoding"],
         rules=stored_rules(kept.get("rules")),
+        min_reclaim=kept.get("min_reclaim"),
+        cache_ttl=kept.get("cache_ttl"),
+        prefer_idle=kept.get("prefer_idle", False),
     )

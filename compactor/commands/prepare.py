@@ -56,8 +56,8 @@ class Prepared:
 class Judgement:
     """What a send is judged by; stored with the session, so that the worker knows it.
 
-    `budget` is in the provider's tokens but for its fixed part, `model` the key of the model, and
-    `first` the correction to go by before any report.
+    `budget` is in the provider's tokens but for its fixed part, `model` the key of the model, `first`
+    the correction to go by before any report, and `cache_ttl_ms` what the provider's cache lives, 0: unknown.
     """
 
     budget: Budget
@@ -65,6 +65,7 @@ class Judgement:
     json: bytes
     model: str = ""
     first: Correction = PLAIN
+    cache_ttl_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ def prepare(
         judgement.json, judgement.budget.threshold, judgement.budget.fixed, queue_ms, max_attempts, kept,
         b"=" + load.chain if load else "", "" if load is None or load.tokens is None else load.tokens, lease_ms,
         judgement.model, repr(judgement.first.offset), repr(judgement.first.slope), judgement.budget.limit,
+        judgement.cache_ttl_ms,
     )  # fmt: skip
     reads = (("LRANGE", keys.messages, known.length, -1),)
 

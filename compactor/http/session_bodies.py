@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from compactor.json_values import is_array
 from compactor.model_config import LARGEST, ModelConfig
 from compactor.pins import LONGEST_PHRASE
-from compactor.stored_config import RULES_SCHEMA
+from compactor.stored_config import RULES_SCHEMA, CacheTtl, Reclaim
 
 LONGEST_WAIT: Final = 20.0  # seconds
 MOST_MESSAGES: Final = 20_000  # of one request
@@ -104,6 +104,9 @@ class InlineConfig(_Body):
     encoding: Literal["cl100k_base", "o200k_base"] | None = None
     max_output_tokens: Tokens = None
     rules: Annotated[list[Any], RULES_SCHEMA] = Field(default_factory=list[Any])
+    min_reclaim: Reclaim | None = None
+    cache_ttl: CacheTtl | None = None
+    prefer_idle: bool = False
 
     def read(self) -> ModelConfig:
         """The model config. Raises ConfigurationError, which says what was expected."""

@@ -6,7 +6,7 @@
 --       12 owners whose claims earlier calls may have taken without publishing, or empty
 --       15 lease ms: a queued task that nobody began for as long is published again, then after twice as long, ...
 --       16 key of the model | 17 offset, 18 slope to go by while the session learned none of it
---       19 window that is configured, in tokens
+--       19 window that is configured, in tokens | 20 ms that the provider's cache lives, or 0
 --       13 '=' and the chain that the judgement is of, or empty: any | 14 history tokens to judge, or empty: the total
 -- returns {'none'} for an unknown session, {'damaged'}, {'newer', schema}, or
 --   {'ok', version, offset, length, total or -1, lead, claim, claimed, held, owner,
@@ -18,7 +18,7 @@ local encoding, ttl = ARGV[3], tonumber(ARGV[2])
 local state = redis.call('HMGET', KEYS[1], 'version', 'offset', 'length', encoding .. '.total',
   encoding .. '.counted', 'lead', 'claim', 'owner', 'until', 'not_before',
   'rearm', 'held', 'attempts', 'drafted', 'queued_at', 'chain', 'schema',
-  'published_at', 'requeued', 'anchor:' .. ARGV[16], 'pins')
+  'published_at', 'requeued', 'anchor:' .. ARGV[16], 'pins', 'sent_at')
 if not state[1] then
   local left = redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8])
   return {left > 0 and 'damaged' or 'none'}
@@ -69,13 +69,17 @@ if judges then
   set('judged', ARGV[7]); set('judged_encoding', encoding); set('judged_fixed', ARGV[9])
   set('judged_threshold', string.format('%d', least))
 end
+-- After a longer pause than the provider's cache lives, the whole prompt is paid for anew whatever is cut.
+local cold = judges and tonumber(ARGV[20]) > 0 and now - (tonumber(state[22]) or now) > tonumber(ARGV[20])
+  and 2 * expected >= threshold
+if judges and tonumber(ARGV[20]) > 0 then set('sent_at', now) end
 if claim == 'queued' and (owner == ARGV[1] or string.find(ARGV[12], owner, 1, true)) then
   claimed = 1
 elseif claim == 'queued' and ARGV[6] ~= 'look' and now - (tonumber(state[18]) or now) >= ARGV[15] * 2 ^ (tonumber(state[19]) or 0) then
   -- Its worker died before it began, or the broker lost it; a second delivery of one task does no harm.
   claimed = 1
   set('published_at', now); set('requeued', (tonumber(state[19]) or 0) + 1)
-elseif judges and claim == 'idle' and total >= 0 and expected >= threshold then
+elseif judges and claim == 'idle' and total >= 0 and (expected >= threshold or cold) then
   if not forced and (tonumber(state[13]) or 0) >= tonumber(ARGV[11]) then
     held = 'dead'
     set('held', held)
@@ -85,7 +89,7 @@ elseif judges and claim == 'idle' and total >= 0 and expected >= threshold then
     claim, owner, claimed = 'queued', ARGV[1], 1
     set('claim', claim); set('owner', owner); set('until', now + ARGV[10]); set('queued_at', now)
     set('published_at', now); set('requeued', 0)
-    set('claimed', ARGV[7]); set('held', '')
+    set('claimed', ARGV[7]); set('claimed_for', forced and 'force' or cold and 'cold' or ''); set('held', '')
     if forced then set('attempts', 0) end
     local freed = 0
     for field in string.gmatch(state[14] or '', '%d+') do

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.budget import Budget, budget_for
+from compactor.correction import first_correction
 from compactor.exceptions import ConfigurationError
 from compactor.model_config import STRATEGIES, ModelConfig
 
@@ -75,3 +78,18 @@ def test_the_target_is_clearly_below_the_threshold_while_there_is_room(config: M
     budget = budget_for(config, fixed=fixed)
     if budget.room > 1:
         assert budget.target < budget.threshold
+
+
+def test_what_a_compaction_must_free_can_be_set() -> None:
+    config = ModelConfig("gpt-4o", 16, min_reclaim=0.25)
+    budget = budget_for(config, fixed=2_000)
+    assert budget.min_reclaim == budget.room // 4
+    assert first_correction(1.15).levels(budget).reclaim == 0.25, "however the provider counts"
+    assert budget_for(replace(config, min_reclaim=0), fixed=2_000).min_reclaim == 0
+
+
+def test_a_cold_cut_goes_down_by_half_of_what_stands_there() -> None:
+    budget = budget_for(ModelConfig("gpt-4o", 16), fixed=2_000)
+    cold = budget.cold(8_000)
+    assert (cold.threshold, cold.target, cold.ceiling) == (8_000, 5_000, budget.ceiling)
+    assert budget.cold(10**6) == budget, "never above the threshold"

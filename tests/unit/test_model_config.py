@@ -163,3 +163,28 @@ def test_a_figure_no_window_has_is_refused_without_being_written_out(field: str,
     with pytest.raises(ConfigurationError, match=f"^{field}: is more than any window has") as caught:
         replace(ModelConfig("gpt-4o", context_limit=128), **given)
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"min_reclaim": 0.6}, "min_reclaim: expected a share of the room from 0 to 0.5"),
+        ({"min_reclaim": -0.1}, "min_reclaim: expected a share"),
+        ({"min_reclaim": float("nan")}, "min_reclaim: expected a share"),
+        ({"min_reclaim": True}, "min_reclaim: expected a share"),
+        ({"min_reclaim": "0.1"}, "min_reclaim: expected a share"),
+        ({"cache_ttl": 0}, "cache_ttl: expected the seconds"),
+        ({"cache_ttl": 10**9}, "cache_ttl: expected the seconds"),
+        ({"cache_ttl": float("inf")}, "cache_ttl: expected the seconds"),
+        ({"cache_ttl": "5m"}, "cache_ttl: expected the seconds"),
+        ({"prefer_idle": 1}, "prefer_idle: expected True or False"),
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        ModelConfig("gpt-4o", 128, **given)
+
+
+def test_a_policy_is_left_out_or_within_its_bounds() -> None:
+    config = ModelConfig("gpt-4o", 128, min_reclaim=0, cache_ttl=300, prefer_idle=True)
+    assert (config.min_reclaim, config.cache_ttl, config.prefer_idle) == (0, 300, True)
