@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from compactor.commands.prepare import Prepared
-from compactor.compaction import read_messages
 from compactor.models import Kind, Message
 from compactor.pins import read_phrases
 from compactor.quarantine import readable
 from compactor.repair import Repaired, repair, sound_until
+from compactor.stored_messages import read_messages
 from compactor.tokens import Encode
 from compactor.view import NO_CUT, Cut
 

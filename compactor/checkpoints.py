@@ -9,12 +9,12 @@ from typing import Final, TypedDict
 
 from compactor.commands import read
 from compactor.commands.recall import not_found
-from compactor.compaction import read_messages
 from compactor.effects import Flow, compute, run
 from compactor.formats.openai import text_of
 from compactor.models import Code, Kind, Outcome, recall_id
 from compactor.outcomes import from_json
 from compactor.reader import SessionReader
+from compactor.stored_messages import read_messages
 from compactor.undoing import standing
 
 SCHEMA_VERSION: Final = 1

@@ -36,4 +36,5 @@ class Held(StrEnum):
     CRASHED = "crashed"
     SHADOW = "shadow"
     DAMAGED = "damaged"
+    DRAFTED = "drafted"
     DEAD = "dead"

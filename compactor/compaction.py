@@ -13,28 +13,30 @@ from typing import Any, Final, TypeVar
 
 from compactor.archive import compress
 from compactor.arguments import tag_of
+from compactor.bills import Bill
 from compactor.budget import MIN_RECLAIM_SHARE, Budget
 from compactor.claims import Begun, Held
 from compactor.commands import claim, summaries
-from compactor.commands.command import SessionKeys, number
+from compactor.commands.command import Command, SessionKeys, number
 from compactor.commands.read import Stored
 from compactor.commands.spending import NO_CAPS, Caps
 from compactor.correction import known_correction
 from compactor.drafting import Draft, Limits, Summarize, draft
-from compactor.exceptions import SessionDamagedError, SpendCapReached, SummarizerThrottled
+from compactor.exceptions import SpendCapReached, SummarizerThrottled
 from compactor.formats.openai import leading_system
 from compactor.ledger import Rates, bill, steps_until
 from compactor.metering import MeteredSummarizer, Purse
-from compactor.models import SPEND_CAP, Bill, Code, CompactionId, Kind, Message, Outcome, Replacement
+from compactor.models import SPEND_CAP, Code, CompactionId, Message, Outcome, Replacement
 from compactor.outcomes import to_json
 from compactor.pins import read_phrases
 from compactor.planning import Nothing, Plan, Snapshot, plan
 from compactor.pricing import Price
 from compactor.quarantine import readable
-from compactor.records import KEPT, PINNED, PROVISIONAL, REOPENED, SOFT, Record, encode_message
+from compactor.records import Record, encode_message
 from compactor.reuse import Answers, ReusingSummarizer, Runner
 from compactor.rules import Rule, rules_of, stored_rules
 from compactor.shadow import Mode, Shadow, read_shadow
+from compactor.stored_messages import read_messages
 from compactor.tokens import Encode, count_message
 
 T = TypeVar("T")
@@ -133,8 +135,9 @@ class _Run:
         self._bot_model = str(judged.get("model", ""))
         self._correction = known_correction(judged, stored.raw)
         self._levels = self._correction.levels(budget)
-        is_cold = stored.raw.get("claimed_for") == b"cold"
-        self.budget = self._levels.cold(self.snapshot.total) if is_cold else self._levels
+        self._prefers_idle = judged.get("prefer_idle") is True
+        self._claimed_for = stored.raw.get("claimed_for", b"")
+        self.budget = self._levels.cold(self.snapshot.total) if self._claimed_for == b"cold" else self._levels
 
     def _messages(self, records: Sequence[Record]) -> list[Message]:
         """The readable messages of the judged list."""
@@ -259,22 +262,45 @@ class _Run:
         new, saved = self._records(old, drafted.replacements)
         outcome = self._stamped(outcome)
         stays_over = outcome.after >= self.budget.threshold
-        answer = self.tools.runner.run(
-            claim.swap(
-                self.keys,
-                owner=self.owner,
-                last_position=planned.last_position,
-                replacements=new,
-                saved=saved,
-                bytes_saved=sum(len(old[position].text) - len(record.text) for position, record in new),
-                rearm=self._rearm(outcome.after) if stays_over else 0,
-                held=Held.TARGET_NOT_REACHED if stays_over else "",
-                outcome=to_json(outcome),
-            )
+        swap = claim.swap(
+            self.keys,
+            owner=self.owner,
+            last_position=planned.last_position,
+            replacements=new,
+            saved=saved,
+            bytes_saved=sum(len(old[position].text) - len(record.text) for position, record in new),
+            rearm=self._rearm(outcome.after) if stays_over else 0,
+            held=Held.TARGET_NOT_REACHED if stays_over else "",
+            outcome=to_json(outcome),
         )
+        if self._may_wait:
+            return self._keep(swap, outcome)
+        answer = self.tools.runner.run(swap)
         if answer == "applied":
             self._purse().ended(outcome)
             return Ended(outcome)
+        return self._unswapped(outcome, answer)
+
+    @property
+    def _may_wait(self) -> bool:
+        """Whether the swap is put off until it costs less: not when somebody asked, nor half way to the ceiling."""
+        return self._prefers_idle and not self._claimed_for and self.snapshot.total < self.budget.late
+
+    def _keep(self, swap: Command[str], outcome: Outcome) -> Ended:
+        unswapped = replace(_unapplied(outcome), outcome=Code.DRAFTED)
+        drafted = replace(unswapped, bill=self._bill(unswapped))
+        kept = claim.keep(
+            self.keys,
+            swap,
+            owner=self.owner,
+            outcome=to_json(drafted),
+            cold=to_json(replace(outcome, bill=self._bill(outcome, cold=True))),
+            level=self.budget.late,
+        )
+        answer = self.tools.runner.run(kept)
+        return Ended(drafted) if answer == "kept" else self._unswapped(outcome, answer)
+
+    def _unswapped(self, outcome: Outcome, answer: str) -> Ended:
         ended = _unapplied(outcome)
         return (
             Ended(replace(ended, outcome=Code.GONE))
@@ -308,7 +334,7 @@ class _Run:
         outcome = replace(outcome, id=self.owner, ms=ms, at=self.tools.now(), spent_in=spent_in, spent_out=spent_out)
         return replace(outcome, bill=self._bill(outcome))
 
-    def _bill(self, outcome: Outcome) -> Bill:
+    def _bill(self, outcome: Outcome, *, cold: bool = False) -> Bill:
         """In money, of the tokens that the provider is expected to count."""
         expected, price = self._correction.expected, self.tools.price
         before, after = expected(outcome.before), expected(outcome.after)
@@ -320,38 +346,8 @@ class _Run:
             after=after,
             rewritten=int(self._correction.slope * outcome.rewrite),
             steps=steps_until(self._levels.threshold, outcome.after, self.snapshot.messages),
+            cold=cold,
         )
-
-
-def read_messages(records: Sequence[Record], offset: int, encoding: str, encode: Encode) -> list[Message]:
-    """Stored records as messages, counted in one encoding."""
-    return [_message(record, offset + index, encoding, encode) for index, record in enumerate(records)]
-
-
-def _message(record: Record, position: int, encoding: str, encode: Encode) -> Message:
-    """One record as a message; a tombstone and what cannot be read hold nothing and cost nothing."""
-    kind = record.kind
-    value: Mapping[str, Any] = {}
-    if kind not in (Kind.TOMBSTONE, Kind.CORRUPT):
-        try:
-            value = record.value()
-        except SessionDamagedError:
-            kind = Kind.CORRUPT
-    tokens = record.counted(encoding) if value else 0
-    return Message(
-        position=position,
-        value=value,
-        tokens=count_message(value, encode) if tokens is None else tokens,
-        kind=kind,
-        provisional=bool(record.flags & PROVISIONAL),
-        pinned=bool(record.flags & PINNED),
-        own=record.own,
-        shown=record.shown,
-        cut=record.cut,
-        soft=bool(record.flags & SOFT),
-        kept=bool(record.flags & KEPT),
-        reopened=bool(record.flags & REOPENED),
-    )
 
 
 def describe(drafted: Draft, snapshot: Snapshot, planned: Plan) -> Outcome:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from compactor.models import Bill, Message, Outcome
+from compactor.bills import Bill
+from compactor.models import Message, Outcome
 from compactor.pricing import UNKNOWN, Price, dollars, micro, rounded
 
 _MOST_STEPS: Final = 100_000

@@ -63,12 +63,7 @@ class Purse:
 
     def ended(self, outcome: Outcome) -> None:
         """Enters a compaction that was swapped in."""
-        figures = {"compactions": 1, "freed": outcome.saved}
-        if outcome.reason == SPEND_CAP:
-            figures["capped"] = 1
-        if outcome.bill is not None and outcome.bill.net is not None:
-            figures["net"] = outcome.bill.net
-        self._enter(f"{self.owner}:ended", figures)
+        self._enter(f"{self.owner}:ended", figures_of(outcome))
 
     @property
     def _place(self) -> tuple[str, str]:
@@ -146,6 +141,16 @@ def _spent_on(request: SummaryRequest, answer: Summary | SummarizerError) -> tup
     if isinstance(answer, Summary) and not answer.spent_in and not answer.spent_out:
         return request.tokens + _beside(request), request.body_tokens
     return answer.spent_in, answer.spent_out
+
+
+def figures_of(outcome: Outcome) -> dict[str, int]:
+    """What a compaction that was swapped in adds to its tenant's day, beside what it spent."""
+    figures = {"compactions": 1, "freed": outcome.saved}
+    if outcome.reason == SPEND_CAP:
+        figures["capped"] = 1
+    if outcome.bill is not None and outcome.bill.net is not None:
+        figures["net"] = outcome.bill.net
+    return figures
 
 
 def most_tokens(requests: Sequence[SummaryRequest]) -> tuple[int, int]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+from compactor.bills import Bill
 from compactor.json_values import is_array, is_object
-from compactor.models import Bill, Code, Outcome
+from compactor.models import Code, Outcome
 
 _NESTED: Final = ("outcome", "positions", "bill")
 _DEFAULTS: Final = {name: value for name, value in asdict(Outcome(Code.UNKNOWN)).items() if name not in _NESTED}

@@ -12,16 +12,17 @@ from compactor.commands import prepare, read
 from compactor.commands.command import Command, session_keys
 from compactor.commands.prepare import Judgement, Known, Load, Mode, Prepared
 from compactor.commands.sync import Synced
-from compactor.compaction import read_messages
 from compactor.correction import PLAIN, Correction, first_correction, model_key, read_anchor
 from compactor.effects import Flow, compute, run
 from compactor.exceptions import ConfigurationError
 from compactor.judging import Fixed, Request, count_fixed, judge, request_key
+from compactor.kept_drafts import swap_kept
 from compactor.model_config import ModelConfig
 from compactor.models import CompactionId, SessionId
 from compactor.protection import Protection
 from compactor.rules import rules_of
 from compactor.settings import Settings
+from compactor.stored_messages import read_messages
 from compactor.tenant_ledger import TenantBook, TenantLedger
 from compactor.tokens import Encode
 
@@ -173,7 +174,7 @@ class SessionReader:
 
         `first` is a change to the history that is carried out right before, in the same round trip.
         """
-        recounted, synced = False, None
+        recounted, swapped, synced = False, False, None
         self.encodings()
         held = self.around.histories.get(self.cache_key) or EMPTY
         while True:
@@ -204,6 +205,10 @@ class SessionReader:
             held = yield from self._updated(held, answer, encode)
             self.around.unconfirmed.seen(self.session, [record.own for record in answer.tail], self)
             self.around.histories.put(self.cache_key, held)
+            if answer.draft and not swapped:
+                swapped = True
+                yield from swap_kept(self.keys, is_cold=answer.draft == "cold")
+                continue
             if answer.total is not None:
                 return Look(answer, held, recounted, synced, self.correction)
             recounted = True

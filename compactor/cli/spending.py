@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
+from compactor.bills import Spending
 from compactor.commands.spending import caps_of, read_spending
-from compactor.models import Spending
 from compactor.pricing import UNKNOWN, dollars
 from compactor.settings import Settings
 from compactor.store import Store

@@ -10,7 +10,8 @@ from typing import Any
 from compactor.claims import Begun
 from compactor.commands.command import Command, SessionKeys, damaged, fields, refuse, text
 from compactor.commands.read import Stored, parse_state, unpack_all
-from compactor.models import CompactionId
+from compactor.models import CompactionId, Outcome
+from compactor.outcomes import from_json
 from compactor.records import Record
 
 
@@ -69,6 +70,35 @@ def swap(
     for position, record in replacements:
         args += (position, record.pack())
     return Command(lambda replies: text(replies[0]), "swap", keys.all, tuple(args))
+
+
+def keep(
+    keys: SessionKeys,
+    swap: Command[str],
+    *,
+    owner: CompactionId,
+    outcome: Mapping[str, Any],
+    cold: Mapping[str, Any],
+    level: int,
+) -> Command[str]:
+    """Keeps a swap for a send that counts `level` tokens, or finds the cache cold: `kept`, `stale` or `gone`.
+
+    `cold` is the outcome that the audit gets in the second case.
+    """
+    given = [_json(cold), *(part if isinstance(part, bytes) else str(part).encode() for part in swap.args[1:])]
+    draft = b"".join(len(part).to_bytes(4, "big") + part for part in given)
+    args = (owner, swap.args[1], _json(outcome), level, draft)
+    return Command(lambda replies: text(replies[0]), "keep", keys.all, args)
+
+
+def swap_kept(keys: SessionKeys, *, is_cold: bool) -> Command[Outcome | None]:
+    """Swaps a kept draft in; None when there is none that still fits."""
+
+    def parse(replies: list[Any]) -> Outcome | None:
+        answer = text(replies[0])
+        return from_json(json.loads(answer)) if answer.startswith("{") else None
+
+    return Command(parse, "swap", keys.all, ("", "cold" if is_cold else ""))
 
 
 def release(

@@ -31,7 +31,8 @@ class Prepared:
     `tail` holds the records behind the known length, `changed` those that were replaced since the
     known version; `whole` says that the caller's knowledge is void and it must read all. `chain` is
     the fingerprint of all originals, `anchor` what the session learned of the model, `pins` the phrases
-    as they are stored, told when the version is new to the caller.
+    as they are stored, told when the version is new to the caller. `draft` says why a kept draft is to be
+    swapped in before this send: `cold`, `late`, or empty.
     """
 
     version: int
@@ -50,6 +51,7 @@ class Prepared:
     chain: bytes = b""
     anchor: str = ""
     pins: bytes = b""
+    draft: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def _prepared(reply: list[Any], rows: list[bytes], known: Known) -> Prepared | N
     if status == "none":
         return None
     refuse(status, reply[-1])
-    changed = {reply[i]: read_record(reply[i + 1]) for i in range(15, len(reply), 2)}
+    changed = {reply[i]: read_record(reply[i + 1]) for i in range(16, len(reply), 2)}
     whole = text(reply[10]) == "all" and known.length > 0
     tail = () if whole else unpack_all(rows)
     if not whole and known.length + len(tail) != reply[3]:
@@ -130,7 +132,7 @@ def _prepared(reply: list[Any], rows: list[bytes], known: Known) -> Prepared | N
         total=reply[4] if reply[4] >= 0 else None, lead=reply[5],
         claim=text(reply[6]), claimed=bool(reply[7]), held=text(reply[8]), owner=CompactionId(text(reply[9])),
         queued_seconds=reply[11] / 1000, whole=whole, changed=changed, tail=tail, chain=reply[12],
-        anchor=text(reply[13]), pins=reply[14],
+        anchor=text(reply[13]), pins=reply[14], draft=text(reply[15]),
     )  # fmt: skip
 
 

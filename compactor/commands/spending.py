@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
+from compactor.bills import Spending
 from compactor.commands.command import Command, fields, number, text
 from compactor.exceptions import SessionDamagedError
-from compactor.models import Spending
 from compactor.pricing import micro_dollars
 from compactor.settings import Settings
 

@@ -9,10 +9,11 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
+from compactor.bills import Bill
 from compactor.http.answers import names_of
 from compactor.http.config_schemas import CONFIG
 from compactor.http.problems import MEDIA_TYPE
-from compactor.models import Bill, Erased, Outcome, Pinned, Pins, Receipt, Status, Verdict
+from compactor.models import Erased, Outcome, Pinned, Pins, Receipt, Status, Verdict
 
 _REF: Final = "#/components/schemas/"
 Schema = dict[str, Any]

@@ -64,7 +64,8 @@ for _, encoding in ipairs({'cl100k_base', 'o200k_base'}) do
 end
 redis.call('HSET', KEYS[1], 'schema', 1, 'revision', (figures[1] or now) + 1, 'version', (figures[4] or now) + 1,
   'offset', offset + math.max(length, rows), 'length', 0, 'tombs', 0, 'lead', 0, 'bytes', 0, 'chain', '',
-  'claim', 'idle', 'attempts', 0, 'not_before', 0, 'rearm', 0, 'held', '', 'drafted', '', 'changed_min', 0)
+  'claim', 'idle', 'attempts', 0, 'not_before', 0, 'rearm', 0, 'held', '', 'drafted', '', 'changed_min', 0,
+  'draft', '', 'draft_level', '')
 redis.call('HDEL', KEYS[1], 'shadow')
 redis.call('LPUSH', KEYS[6], 'all')
 redis.call('LTRIM', KEYS[6], 0, 31)

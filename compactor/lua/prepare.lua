@@ -11,6 +11,7 @@
 -- returns {'none'} for an unknown session, {'damaged'}, {'newer', schema}, or
 --   {'ok', version, offset, length, total or -1, lead, claim, claimed, held, owner,
 --    'all' or 'delta', ms in the queue, chain, anchor of the model or empty, pinned phrases if the version is news,
+--    'cold' or 'late' when a kept draft is to be swapped in before this send, else empty,
 --    position, record, position, record, ...}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -18,7 +19,7 @@ local encoding, ttl = ARGV[3], tonumber(ARGV[2])
 local state = redis.call('HMGET', KEYS[1], 'version', 'offset', 'length', encoding .. '.total',
   encoding .. '.counted', 'lead', 'claim', 'owner', 'until', 'not_before',
   'rearm', 'held', 'attempts', 'drafted', 'queued_at', 'chain', 'schema',
-  'published_at', 'requeued', 'anchor:' .. ARGV[16], 'pins', 'sent_at')
+  'published_at', 'requeued', 'anchor:' .. ARGV[16], 'pins', 'sent_at', 'draft_level')
 if not state[1] then
   local left = redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8])
   return {left > 0 and 'damaged' or 'none'}
@@ -72,14 +73,18 @@ end
 -- After a longer pause than the provider's cache lives, the whole prompt is paid for anew whatever is cut.
 local cold = judges and tonumber(ARGV[20]) > 0 and now - (tonumber(state[22]) or now) > tonumber(ARGV[20])
   and 2 * expected >= threshold
-if judges and tonumber(ARGV[20]) > 0 then set('sent_at', now) end
+if judges and total >= 0 and tonumber(ARGV[20]) > 0 then set('sent_at', now) end
+local draft, level = '', tonumber(state[23])
+if judges and level and claim == 'idle' and total >= 0 and not forced then
+  draft = cold and 'cold' or load >= level and 'late' or ''
+end
 if claim == 'queued' and (owner == ARGV[1] or string.find(ARGV[12], owner, 1, true)) then
   claimed = 1
 elseif claim == 'queued' and ARGV[6] ~= 'look' and now - (tonumber(state[18]) or now) >= ARGV[15] * 2 ^ (tonumber(state[19]) or 0) then
   -- Its worker died before it began, or the broker lost it; a second delivery of one task does no harm.
   claimed = 1
   set('published_at', now); set('requeued', (tonumber(state[19]) or 0) + 1)
-elseif judges and claim == 'idle' and total >= 0 and (expected >= threshold or cold) then
+elseif judges and draft == '' and claim == 'idle' and total >= 0 and (expected >= threshold or cold) then
   if not forced and (tonumber(state[13]) or 0) >= tonumber(ARGV[11]) then
     held = 'dead'
     set('held', held)
@@ -91,6 +96,9 @@ elseif judges and claim == 'idle' and total >= 0 and (expected >= threshold or c
     set('published_at', now); set('requeued', 0)
     set('claimed', ARGV[7]); set('claimed_for', forced and 'force' or cold and 'cold' or ''); set('held', '')
     if forced then set('attempts', 0) end
+    if level then
+      set('draft', ''); set('draft_level', '')
+    end
     local freed = 0
     for field in string.gmatch(state[14] or '', '%d+') do
       freed = freed + redis.call('HSTRLEN', KEYS[4], field)
@@ -109,7 +117,7 @@ end
 
 local answer = {'ok', version, offset, length, total, tonumber(state[6] or 0),
   claim, claimed, held, owner, 'delta', (claim == 'queued' and claimed == 0) and now - (tonumber(state[15]) or now) or 0, chain,
-  learned and state[20] or '', ARGV[4] ~= state[1] and state[21] or ''}
+  learned and state[20] or '', ARGV[4] ~= state[1] and state[21] or '', draft}
 local known_version, known_length = tonumber(ARGV[4]), tonumber(ARGV[5])
 if known_version == version then return answer end
 local log = redis.call('LRANGE', KEYS[6], 0, -1)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from compactor import Code, Compactor
+from compactor.bills import Bill
 from compactor.cli.shadow import Trial
-from compactor.models import Bill, Outcome
+from compactor.models import Outcome
 from compactor.settings import Settings
 from tests.acceptance.cli_process import Ended, run
 from tests.acceptance.conftest import Service

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from compactor import Code, Outcome
+from compactor.bills import Spending
 from compactor.commands import spending
 from compactor.commands.command import session_keys
 from compactor.commands.spending import NO_CAPS, Caps, spending_key
 from compactor.metering import MeteredSummarizer, Purse, most_tokens
-from compactor.models import CompactionId, Spending, session_id
+from compactor.models import CompactionId, session_id
 from compactor.pricing import Price, price
 from compactor.prompts import Summary, SummaryRequest
 from compactor.settings import Settings

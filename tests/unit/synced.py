@@ -9,12 +9,12 @@ from typing import Any
 
 from compactor.cached_history import CachedHistory
 from compactor.commands.sync import Change, Row
-from compactor.compaction import read_messages
 from compactor.formats.openai import leading_system
 from compactor.list_change import change_of
 from compactor.matching import Match, match
 from compactor.models import Kind
 from compactor.records import ENCODINGS, SOFT, Encoded, Record, encode_message
+from compactor.stored_messages import read_messages
 from compactor.tokens import count_message
 from tests.unit.chat import Chat, by_length
 from tests.unit.lists import ROOMY, rows

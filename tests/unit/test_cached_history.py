@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from compactor.cached_history import EMPTY, CachedHistory, updated
 from compactor.commands.prepare import Prepared
-from compactor.compaction import read_messages
 from compactor.models import CompactionId, Kind
 from compactor.records import NOT_COUNTED, PINNED, PROVISIONAL, Record, encode_message
+from compactor.stored_messages import read_messages
 from compactor.tokens import count_message
 from compactor.view import Cut
 from tests.unit.chat import Chat, by_length, result, user

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from compactor.bills import Bill
 from compactor.ledger import Rates, bill, break_even, line, steps_until
-from compactor.models import Bill, Code, Outcome
+from compactor.models import Code, Outcome
 from compactor.outcomes import from_json, to_json
 from compactor.pricing import Price, price
 from tests.unit.chat import assistant as said

@@ -106,7 +106,7 @@ def test_time_is_asked_of_the_server_before_anything_is_written(name: str) -> No
 @pytest.mark.parametrize("name", sorted(SCRIPTS))
 def test_unpack_is_bounded(name: str) -> None:
     """Lua's stack holds 8,000 values: what is as long as a caller's list is unpacked in slices."""
-    short = ("changes", "'>I8', now", "'>I4', record, 4 * place")
+    short = ("changes", "'>I8', now", "'>I4', record, 4 * place", "'>I4', draft, place")
     for arguments in re.findall(r"unpack\(([^()]*(?:\([^()]*\))?[^()]*)\)", code(SCRIPTS[name])):
         assert arguments in short or re.search(r"\bi\b.*i \+ \d{1,4}", arguments), arguments
 

@@ -84,8 +84,8 @@ def test_the_numbers_of_the_stored_kinds_never_change() -> None:
 
 def test_the_words_of_outcomes_and_fits_never_change() -> None:
     assert {code.value for code in OutcomeCode} == {
-        "applied", "below_threshold", "nothing_to_do", "no_gain", "busy", "stale", "gone", "summarizer_failed",
-        "exhausted", "dead", "undone", "shadow", "queued", "running", "unknown",
+        "applied", "drafted", "below_threshold", "nothing_to_do", "no_gain", "busy", "stale", "gone",
+        "summarizer_failed", "exhausted", "dead", "undone", "shadow", "queued", "running", "unknown",
     }  # fmt: skip
     assert {fit.value for fit in Fit} == {"fits", "shortened", "impossible", "shadow", "degraded"}
 

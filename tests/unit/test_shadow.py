@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.compaction import read_messages
 from compactor.models import Kind
 from compactor.records import Record, encode_message
 from compactor.shadow import Shadow, read_shadow
+from compactor.stored_messages import read_messages
 
 CALL: dict[str, Any] = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 CALLING = {"role": "assistant", "content": None, "tool_calls": [CALL]}

@@ -1,0 +1,42 @@
+"""Stored records as messages, counted in one encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from compactor.exceptions import SessionDamagedError
+from compactor.models import Kind, Message
+from compactor.records import KEPT, PINNED, PROVISIONAL, REOPENED, SOFT, Record
+from compactor.tokens import Encode, count_message
+
+
+def read_messages(records: Sequence[Record], offset: int, encoding: str, encode: Encode) -> list[Message]:
+    """Stored records as messages, counted in one encoding."""
+    return [_message(record, offset + index, encoding, encode) for index, record in enumerate(records)]
+
+
+def _message(record: Record, position: int, encoding: str, encode: Encode) -> Message:
+    """One record as a message; a tombstone and what cannot be read hold nothing and cost nothing."""
+    kind = record.kind
+    value: Mapping[str, Any] = {}
+    if kind not in (Kind.TOMBSTONE, Kind.CORRUPT):
+        try:
+            value = record.value()
+        except SessionDamagedError:
+            kind = Kind.CORRUPT
+    tokens = record.counted(encoding) if value else 0
+    return Message(
+        position=position,
+        value=value,
+        tokens=count_message(value, encode) if tokens is None else tokens,
+        kind=kind,
+        provisional=bool(record.flags & PROVISIONAL),
+        pinned=bool(record.flags & PINNED),
+        own=record.own,
+        shown=record.shown,
+        cut=record.cut,
+        soft=bool(record.flags & SOFT),
+        kept=bool(record.flags & KEPT),
+        reopened=bool(record.flags & REOPENED),
+    )
