@@ -134,7 +134,7 @@ def preparing(known: Known, *, mode: Mode = "send") -> Command[tuple[None, prepa
 def answer(
     *, length: int, total: int = 50, kind: bytes = b"delta", claimed: int = 0, rest: tuple[Any, ...] = ()
 ) -> Any:
-    return [b"ok", 1_000, 10, length, total, 1, b"idle", claimed, b"", b"", kind, 2_500, CHAIN, ANCHOR, b"", *rest]
+    return [b"ok", 1_000, 10, length, total, 1, b"idle", claimed, b"", b"", kind, 2_500, CHAIN, ANCHOR, b"", b"", *rest]
 
 
 def prepared_from(command: Command[tuple[None, prepare.Prepared | None]], *replies: Any) -> prepare.Prepared:
