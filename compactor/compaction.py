@@ -22,12 +22,12 @@ from compactor.commands.read import Stored
 from compactor.commands.spending import NO_CAPS, Caps
 from compactor.correction import known_correction
 from compactor.drafting import Draft, Limits, Summarize, draft
-from compactor.exceptions import SpendCapReached, SummarizerThrottled
+from compactor.exceptions import SpendCapReached
 from compactor.formats.openai import leading_system
 from compactor.ledger import Rates, bill, steps_until
 from compactor.metering import MeteredSummarizer, Purse
 from compactor.models import SPEND_CAP, Code, CompactionId, Message, Outcome, Replacement
-from compactor.outcomes import to_json
+from compactor.outcomes import held_after, to_json, unapplied
 from compactor.pins import read_phrases
 from compactor.planning import Nothing, Plan, Snapshot, plan
 from compactor.pricing import Price
@@ -191,7 +191,7 @@ class _Run:
         return drafted.saved < self.budget.min_reclaim and self.snapshot.total <= self.budget.ceiling
 
     def _without_gain(self, drafted: Draft, outcome: Outcome) -> Ended:
-        nothing = _unapplied(outcome)
+        nothing = unapplied(outcome)
         if drafted.failure is None:
             return self.end(replace(nothing, outcome=Code.NO_GAIN, reason=f"would free {drafted.saved} tokens"))
         attempts = int(self.stored.raw.get("attempts", b"1"))
@@ -228,7 +228,7 @@ class _Run:
             outcome=to_json(outcome),
             pause_ms=int(pause * 1000),
             rearm=rearm,
-            held=Held.THROTTLED if outcome.reason == Held.THROTTLED else _held(outcome.outcome),
+            held=Held.THROTTLED if outcome.reason == Held.THROTTLED else held_after(outcome.outcome),
             audit=outcome.outcome not in (Code.BELOW_THRESHOLD, Code.NOTHING_TO_DO),
             shadow=shadow,
         )
@@ -258,7 +258,7 @@ class _Run:
         kept = self.tools.runner.run(claim.archive(self.keys, owner=self.owner, originals=originals))
         if kept != "ok":
             code = Code.GONE if kept == "gone" else Code.STALE
-            return Ended(self._stamped(replace(_unapplied(outcome), outcome=code, reason=kept)))
+            return Ended(self._stamped(replace(unapplied(outcome), outcome=code, reason=kept)))
         new, saved = self._records(old, drafted.replacements)
         outcome = self._stamped(outcome)
         stays_over = outcome.after >= self.budget.threshold
@@ -287,7 +287,7 @@ class _Run:
         return self._prefers_idle and not self._claimed_for and self.snapshot.total < self.budget.late
 
     def _keep(self, swap: Command[str], outcome: Outcome) -> Ended:
-        unswapped = replace(_unapplied(outcome), outcome=Code.DRAFTED)
+        unswapped = replace(unapplied(outcome), outcome=Code.DRAFTED)
         drafted = replace(unswapped, bill=self._bill(unswapped))
         kept = claim.keep(
             self.keys,
@@ -301,7 +301,7 @@ class _Run:
         return Ended(drafted) if answer == "kept" else self._unswapped(outcome, answer)
 
     def _unswapped(self, outcome: Outcome, answer: str) -> Ended:
-        ended = _unapplied(outcome)
+        ended = unapplied(outcome)
         return (
             Ended(replace(ended, outcome=Code.GONE))
             if answer == "gone"
@@ -375,33 +375,6 @@ def describe(drafted: Draft, snapshot: Snapshot, planned: Plan) -> Outcome:
     )
 
 
-def _unapplied(outcome: Outcome) -> Outcome:
-    """The account of a draft that was not swapped in: what was spent, and nothing replaced."""
-    return replace(
-        outcome,
-        after=outcome.before,
-        items=0,
-        by_pointer=0,
-        by_condensed=0,
-        by_model=0,
-        by_extract=0,
-        by_arguments=0,
-        positions=(),
-        reached=False,
-    )
-
-
 def _is_throttled(drafted: Draft) -> bool:
     """Whether the model was not asked for all: a later run asks for the rest, what came is kept until then."""
     return drafted.failure is not None and drafted.failure.code == SummarizerThrottled.code
-
-
-def _held(code: Code) -> str:
-    reasons = {
-        Code.NO_GAIN: Held.NO_GAIN,
-        Code.EXHAUSTED: Held.EXHAUSTED,
-        Code.SUMMARIZER_FAILED: Held.SUMMARIZER_FAILED,
-        Code.STALE: Held.BACKOFF,
-        Code.SHADOW: Held.SHADOW,
-    }
-    return reasons.get(code, "")

@@ -1,12 +1,13 @@
-"""Outcomes as the JSON that the audit keeps."""
+"""Outcomes as the JSON that the audit keeps; of a draft that was not swapped in; what a session waits for after one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from compactor.bills import Bill
+from compactor.claims import Held
 from compactor.json_values import is_array, is_object
 from compactor.models import Code, Outcome
 
@@ -50,3 +51,31 @@ def _bill(row: Any) -> Bill | None:
 def _is_like(value: object, default: object) -> bool:
     """Whether a value has the type of its default; a whole number will do for a fraction."""
     return type(value) is type(default) or (isinstance(default, float) and type(value) is int)
+
+
+def unapplied(outcome: Outcome) -> Outcome:
+    """The account of a draft that was not swapped in: what was spent, and nothing replaced."""
+    return replace(
+        outcome,
+        after=outcome.before,
+        items=0,
+        by_pointer=0,
+        by_condensed=0,
+        by_model=0,
+        by_extract=0,
+        by_arguments=0,
+        positions=(),
+        reached=False,
+    )
+
+
+def held_after(code: Code) -> str:
+    """Why a session waits after a run that ended so; empty where nothing holds it."""
+    reasons = {
+        Code.NO_GAIN: Held.NO_GAIN,
+        Code.EXHAUSTED: Held.EXHAUSTED,
+        Code.SUMMARIZER_FAILED: Held.SUMMARIZER_FAILED,
+        Code.STALE: Held.BACKOFF,
+        Code.SHADOW: Held.SHADOW,
+    }
+    return reasons.get(code, "")
