@@ -22,7 +22,7 @@ from compactor.commands.read import Stored
 from compactor.commands.spending import NO_CAPS, Caps
 from compactor.correction import known_correction
 from compactor.drafting import Draft, Limits, Summarize, draft
-from compactor.exceptions import SpendCapReached
+from compactor.exceptions import SpendCapReached, SummarizerThrottled
 from compactor.formats.openai import leading_system
 from compactor.ledger import Rates, bill, steps_until
 from compactor.metering import MeteredSummarizer, Purse
