@@ -45,14 +45,18 @@ def run_agent(client: OpenAI, session: Session, question: str, guard: LoopGuard,
         sent.append(context.verdict.sent)
         reply = client.chat.completions.create(model="gpt-4o", messages=context.messages, tools=tools)
         message = reply.choices[0].message
-        session.push(message)
+        receipt = session.push(message)
         if stop := guard.step(message, usage=reply.usage):
             session.push(stop.messages)
             return stop
         if not message.tool_calls:
             return message.content or ""
+        refused = {refusal["tool_call_id"]: refusal for refusal in receipt.not_run}  # they copy marks of left-out text
         for call in message.tool_calls:
             assert call.type == "function"
+            if call.id in refused:
+                session.push(refused[call.id])
+                continue
             if call.function.name == recall.name:
                 result = recall.handler(call.function.arguments)
             else:
