@@ -29,7 +29,7 @@ from compactor.metering import MeteredSummarizer, Purse
 from compactor.models import SPEND_CAP, Code, CompactionId, Message, Outcome, Replacement
 from compactor.outcomes import held_after, to_json, unapplied
 from compactor.pins import read_phrases
-from compactor.planning import Nothing, Plan, Snapshot, plan
+from compactor.planning import Nothing, Plan, Snapshot, plan, unread_tokens
 from compactor.pricing import Price
 from compactor.quarantine import readable
 from compactor.records import Record, encode_message
@@ -246,7 +246,11 @@ class _Run:
         return self._release(self._stamped(outcome), shadow=behind.pack())
 
     def _rearm(self, total: int) -> int:
-        """The level at which a compaction is worth trying again: new tokens, or the ceiling crossed."""
+        """The level at which a compaction is worth trying again: once what is unread is read, or when the ceiling
+        is crossed, else after as many new tokens as one wants to free.
+        """
+        if unread_tokens(self.snapshot) >= self.budget.min_reclaim:
+            return total + 1
         level = total + self.budget.rearm
         return min(level, self.budget.ceiling + 1) if total <= self.budget.ceiling else level
 

@@ -177,6 +177,13 @@ def what_fills(snapshot: Snapshot, budget: Budget, history: History) -> str:
     return max(parts, key=lambda name: parts[name])
 
 
+def unread_tokens(snapshot: Snapshot) -> int:
+    """Tokens of large results that wait to be read: the next reply makes them candidates."""
+    history = read_history([message.value for message in snapshot.messages])
+    unread = (m.tokens for index, m in enumerate(snapshot.messages) if history.is_unread(index))
+    return sum(tokens for tokens in unread if tokens > LARGE)
+
+
 def _choose(snapshot: Snapshot, history: History, need: int, keep_results: int, *, over: bool) -> list[Item]:
     """The first set of candidates, cheapest rungs first, that reaches the need; else all there are.
 

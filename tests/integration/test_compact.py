@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from compactor import Code
+from compactor import Code, Fit
 from compactor.settings import Settings
 from tests.integration.bot_process import failure_of
 from tests.integration.clients import Client, Connect
-from tests.integration.conversations import OTHER_ENCODING, SMALL, conversation, user
+from tests.integration.conversations import OTHER_ENCODING, SMALL, SYSTEM, call, conversation, result, rows, user
 from tests.integration.inline_worker import InlineWorker
 from tests.integration.stored import published
 
@@ -20,6 +20,21 @@ def test_compact_ignores_back_off_and_re_arm(memory: Client, worker: InlineWorke
     worker.work("claim/forced")
     assert session.prepare().verdict.compaction == "held(exhausted)"
     assert session.compact().outcome is Code.QUEUED
+
+
+def test_a_result_larger_than_the_window_is_replaced_as_soon_as_it_is_read(
+    memory: Client, worker: InlineWorker
+) -> None:
+    session = memory.session("claim/giant", SMALL)
+    session.push([SYSTEM, user("Where are the values?"), call(0), result(0, rows(0, 420))])
+    assert session.prepare().verdict.fit is Fit.SHORTENED
+    assert worker.work("claim/giant").outcome.outcome is Code.EXHAUSTED
+    assert session.prepare().verdict.compaction == "held(exhausted)"
+    session.push([call(1), result(1, "one line")])
+    context = session.prepare()
+    assert (context.verdict.fit, context.verdict.compaction) == (Fit.SHORTENED, "queued")
+    assert worker.work("claim/giant").outcome.outcome is Code.APPLIED
+    assert session.prepare().verdict.fit is Fit.FITS
 
 
 def test_compact_below_the_threshold_queues_nothing(memory: Client, settings: Settings, raw: Any) -> None:

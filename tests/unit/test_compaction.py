@@ -245,6 +245,17 @@ def test_a_compaction_that_stays_over_waits_for_new_tokens() -> None:
     assert ended.outcome.after < rearm <= ended.outcome.after + 3_000
 
 
+def test_what_was_only_unread_is_worth_a_try_at_the_next_send() -> None:
+    """However far the total is above the ceiling: new tokens would come late for sends that need the view."""
+    chat = [*CHAT[:-1], calling("big"), result("big", "r" * 40_000)]
+    ended, runner = compaction(begun(chat, ceiling=6_000), saying("Twelve rows."))
+    assert ended.outcome.after > 6_000
+    assert runner.args("swap")[4] == ended.outcome.after + 1
+    alone, runner = compaction(begun([system("s"), user("go"), calling("big"), result("big", "r" * 40_000)]))
+    assert (alone.outcome.outcome, alone.outcome.reason) == (Code.EXHAUSTED, "recent_or_small_results")
+    assert runner.args("release")[3] == alone.outcome.before + 1
+
+
 def test_one_that_comes_down_may_run_again_at_the_threshold() -> None:
     _, runner = compaction(begun(), saying("Twelve rows."))
     assert runner.args("swap")[4:6] == (0, "")
