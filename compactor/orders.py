@@ -15,9 +15,39 @@ ORDER: Final = re.compile(
     r"|\bsystem (?:prompt|message|override)\b"
     r"|\b(?:do not|don't|never) (?:tell|inform|mention|reveal)\b"
     r"|\b(?:assistant|ai|agent|llm|model)s?\s*(?::|,? (?:must|should|please))"
+    r"|\b(?:hey|dear|hello|attention|dear) (?:claude|gemini|copilot|(?:chat)?gpt|(?:chat)?bot|assistant|agent|model|ai)\b"
+    r"|^\W*(?:claude|gemini|copilot|chatgpt|chatbot|assistant|agent)\s*,"
+    r"|\b(?:ai|language) (?:agent|assistant|model)s?\b"
     r"|\bplease (?:call|run|send|transfer|delete|execute|reply|respond)\b|\b(?:as|to) the (?:assistant|ai)\b"
-    r"|</?(?:system|instructions?|admin)\b|\[/?INST\]|<\|im_(?:start|end)\|>|^\W*(?:system|developer|user)\s*:"
-    r"|(?:忽略|无视|忘记).{0,12}(?:指令|指示|提示|规则)|从现在起|系统(?:提示|消息|指令)"
+    r"|\byour (?:\w+ )?(?:task|job|goal|mission|role) (?:is|are)\b|\bnext steps?:|\bpretend (?:that|to)\b"
+    r"|\b(?:agent|assistant|bot|reader) (?:\S+ ){0,4}(?:has|needs|have|is|are) to\b"
+    r"|\b(?:authori[sz]|want|need|requir|expect|ask|order|instruct|command|urg)(?:e|s|es|ed|ing)? you to\b"
+    r"|\b(?:ensure|essential|important|imperative|crucial|necessary|required|sure) (?:that )?you\b"
+    r"|\b(?:before|when|whenever|once|after) you (?:can|have|answer|reply|respond|go|do|read|continue|finish)\b"
+    r"|\bif you are (?:an?|the) |\b(?:do|complete|perform) the following\b|\bfollowing (?:instruction|command)s?\b"
+    r"|</?(?:system|instructions?|admin|information)\b|\[/?INST\]|<\|im_(?:start|end)\|>"
+    r"|^\W*(?:system|developer|user|instructions?)\s*:"
+    r"|(?:忽略|无视|忘记).{0,12}(?:指令|指示|提示|规则)|从现在(?:起|开始)|系统(?:提示|消息|指令)"
+    r"|(?:助手|智能体|机器人|模型)\s*(?:注意|请|必须|应当?)|作为.{0,6}助手|用户(?:已|已经)?(?:同意|授权|要求|希望|想要)"
+    r"|所有(?:的)?(?:回答|回复|输出)|看到(?:这|此|本).{0,8}[后时]"
+)
+_VERBS: Final = (
+    "send", "forward", "email", "e-mail", "transfer", "wire", "pay", "refund", "delete", "erase", "overwrite", "run",
+    "execute", "invoke", "call", "open", "visit", "browse", "click", "download", "upload", "post", "publish", "share",
+    "export", "exfiltrate", "leak", "reveal", "disclose", "respond", "reply", "include", "install", "disable", "grant",
+    "approve", "cancel", "submit", "enter", "book", "buy", "purchase",
+)  # fmt: skip
+_OBJECT: Final = (
+    r"(?:the|an?|all|any|every|each|this|that|these|those|your|my|his|her|their|our|its?|them|him|me|us|to|with|only"
+    r"|back|curl|wget|sudo|bash|rm|order|account|\w+ (?:to|at|with|into))\b|[`$€\d/~]|https?:|\w+@|\w+_\w"
+)
+# A sentence that begins with what to do, and to what.
+COMMAND: Final = re.compile(
+    rf"(?i)(?:^\W{{0,4}}|[.!?;:|,\"'>)\]] ?|\b(?:please|kindly|then|and|now|first|instead|immediately|must|should|to) )"
+    rf"(?:{'|'.join(_VERBS)}) (?:{_OBJECT})"
+    r"|(?:请|务必|立即|马上|立刻|直接|先).{0,6}(?:执行|运行|调用|打开|访问|点击|删除|发送|发给|转账|转发|上传|导出|输入|回复|安装)"
+    r"|(?:把|将).{1,30}(?:发送|发给|发到|转发|上传|导出|泄露|转给|发至)|给.{1,24}(?:转账|汇款|付款)"
+    r"|执行(?:以下|下列|下面)|必须(?:执行|运行|调用|删除|发送|转账|上传|导出)|新任务是|不要告诉"
 )
 # What a message of failure may say as well.
 DUTY: Final = re.compile(
@@ -28,26 +58,42 @@ DUTY: Final = re.compile(
 # with single spaces.
 STEMS: Final = {
     **dict.fromkeys((
-        "ignore", "disregard", "forget", "override", "you are now", "from now on", "do not ", "don't ", "never ",
-        "please", " must", " should", "you have to", "you need to", "inst]", "<|im_", "忽略", "无视", "忘记",
-        "从现在起", "你", "您", "请",
+        "ignore", "disregard", "forget", "override", "from now on", "do not ", "don't ", "never ",
+        "please", " must", " should", "inst]", "<|im_", "next step", "pretend ",
+        "忽略", "无视", "忘记", "从现在", "助手", "智能体", "机器人", "模型", "用户", "所有", "看到",
+        "你", "您", "请", "务必", "立即", "马上", "立刻", "直接", "先", "把", "将", "给", "执行", "必须", "新任务是", "不要告诉",
     )),
+    **{verb: (f"{verb} ",) for verb in _VERBS},
     "系统": ("系统提示", "系统消息", "系统指令"),
-    "instruction": ("<instruction", "</instruction", "new instruction"),
+    "instruction": ("<instruction", "</instruction", "new instruction", "instruction:", "instructions:", "instruction :",
+                    "instructions :", "following instruction"),
+    "command": ("following command",),
+    "following": ("do the following", "complete the following", "perform the following"),
+    "information": ("<information", "</information"),
     "admin": ("<admin", "</admin"),
     "system": ("<system", "</system", "system:", "system :", "system prompt", "system message"),
     "developer": ("developer:", "developer :"),
     "user": ("user:", "user :"),
-    "assistant": ("the assistant", "assistant:", "assistant :", "assistants:", "assistants :"),
-    "ai": ("the ai", "ai:", "ai :", "ais:", "ais :"),
-    "agent": ("agent:", "agent :", "agents:", "agents :"),
-    "model": ("model:", "model :", "models:", "models :"),
+    "you": (" you to", " you are", "you are ", "you have", "you need", "you can", "you answer", "you reply", "you respond",
+            "you go", "you do", "you read", "you continue", "you finish", "ensure you", "sure you", "that you", "essential you",
+            "important you", "imperative you", "crucial you", "necessary you", "required you", "your "),
+    "assistant": ("the assistant", "assistant:", "assistant :", "assistants:", "assistants :", "assistant,", "assistant ",
+                  "ai assistant", "language assistant"),
+    "ai": ("the ai", "ai:", "ai :", "ais:", "ais :", "hey ai", "dear ai", "hello ai", "attention ai", "ai model"),
+    "agent": ("agent:", "agent :", "agents:", "agents :", "agent,", "agent ", "ai agent", "language agent"),
+    "bot": ("bot ", "hey bot", "chatbot"),
+    "reader": ("reader ",),
+    "model": ("model:", "model :", "models:", "models :", "language model", "hey model", "dear model", "hello model",
+              "attention model", "ai model"),
     "llm": ("llm:", "llm :", "llms:", "llms :"),
+    "claude": None, "gemini": None, "copilot": None, "gpt": None,
 }  # fmt: skip
 
 
 def is_order(line: str, *, excused: re.Pattern[str] | None = None) -> bool:
     """Whether a line with single spaces speaks to its reader; one in which `excused` finds anything may name duties."""
     if ORDER.search(line) is not None:
+        return True
+    if COMMAND.search(line) is not None and (excused is None or excused.search(line) is None):
         return True
     return DUTY.search(line) is not None and (excused is None or excused.search(line) is None)
