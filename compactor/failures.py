@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from compactor.json_values import is_array, is_object
+from compactor.orders import is_order
 
 MAX_LINE: Final = 200  # characters of such a line that are shown
 _FAILURE: Final = re.compile(
@@ -18,11 +19,15 @@ _FAILURE: Final = re.compile(
 
 
 def failure_line(text: str) -> str:
-    """The last line that tells of a failure, where programs say what went wrong; empty when none does."""
-    found = ""
-    for match in _FAILURE.finditer(text):
-        found = _line_around(text, match.start())
-    return found
+    """The last line that tells of a failure, where programs say what went wrong; empty when none does.
+
+    An order to the reader that poses as one is none.
+    """
+    for match in reversed(list(_FAILURE.finditer(text))):
+        line = _line_around(text, match.start())
+        if not is_order(line, excused=_FAILURE):
+            return line
+    return ""
 
 
 def tells_of_failure(text: str) -> bool:

@@ -15,7 +15,7 @@ ORDER: Final = re.compile(
     r"|\bsystem (?:prompt|message|override)\b"
     r"|\b(?:do not|don't|never) (?:tell|inform|mention|reveal)\b"
     r"|\b(?:assistant|ai|agent|llm|model)s?\s*(?::|,? (?:must|should|please))"
-    r"|\b(?:hey|dear|hello|attention|dear) (?:claude|gemini|copilot|(?:chat)?gpt|(?:chat)?bot|assistant|agent|model|ai)\b"
+    r"|\b(?:hey|dear|hello|attention) (?:claude|gemini|copilot|(?:chat)?gpt|(?:chat)?bot|assistant|agent|model|ai)\b"
     r"|^\W*(?:claude|gemini|copilot|chatgpt|chatbot|assistant|agent)\s*,"
     r"|\b(?:ai|language) (?:agent|assistant|model)s?\b"
     r"|\bplease (?:call|run|send|transfer|delete|execute|reply|respond)\b|\b(?:as|to) the (?:assistant|ai)\b"
@@ -25,8 +25,8 @@ ORDER: Final = re.compile(
     r"|\b(?:ensure|essential|important|imperative|crucial|necessary|required|sure) (?:that )?you\b"
     r"|\b(?:before|when|whenever|once|after) you (?:can|have|answer|reply|respond|go|do|read|continue|finish)\b"
     r"|\bif you are (?:an?|the) |\b(?:do|complete|perform) the following\b|\bfollowing (?:instruction|command)s?\b"
-    r"|</?(?:system|instructions?|admin|information)\b|\[/?INST\]|<\|im_(?:start|end)\|>"
-    r"|^\W*(?:system|developer|user|instructions?)\s*:"
+    r"|</?(?:system|instructions?|admin|information|tool_(?:result|response|call))\b|\[/?INST\]|<\|im_(?:start|end)\|>"
+    r"|^\W*(?:system|developer|user|instructions?)\s*:|(?:^|\W)human\s*:"
     r"|(?:忽略|无视|忘记).{0,12}(?:指令|指示|提示|规则)|从现在(?:起|开始)|系统(?:提示|消息|指令)"
     r"|(?:助手|智能体|机器人|模型)\s*(?:注意|请|必须|应当?)|作为.{0,6}助手|用户(?:已|已经)?(?:同意|授权|要求|希望|想要)"
     r"|所有(?:的)?(?:回答|回复|输出)|看到(?:这|此|本).{0,8}[后时]"
@@ -35,18 +35,22 @@ _VERBS: Final = (
     "send", "forward", "email", "e-mail", "transfer", "wire", "pay", "refund", "delete", "erase", "overwrite", "run",
     "execute", "invoke", "call", "open", "visit", "browse", "click", "download", "upload", "post", "publish", "share",
     "export", "exfiltrate", "leak", "reveal", "disclose", "respond", "reply", "include", "install", "disable", "grant",
-    "approve", "cancel", "submit", "enter", "book", "buy", "purchase",
+    "approve", "cancel", "submit", "enter", "book", "buy", "purchase", "remove", "print", "paste", "charge", "skip",
+    "drop", "mail", "rotate", "mark", "switch", "retry", "fetch",
 )  # fmt: skip
 _OBJECT: Final = (
     r"(?:the|an?|all|any|every|each|this|that|these|those|your|my|his|her|their|our|its?|them|him|me|us|to|with|only"
-    r"|back|curl|wget|sudo|bash|rm|order|account|\w+ (?:to|at|with|into))\b|[`$€\d/~]|https?:|\w+@|\w+_\w"
+    r"|back|curl|wget|sudo|bash|rm|order|account|\w+ (?:to|at|with|into))\b"
+    r"|[`$€/~]|\d[\d,.]* ?(?:eur|usd|dollars?)\b|https?:|\w+@|\w+_\w"
 )
 # A sentence that begins with what to do, and to what.
 COMMAND: Final = re.compile(
     rf"(?i)(?:^\W{{0,4}}|[.!?;:|,\"'>)\]] ?|\b(?:please|kindly|then|and|now|first|instead|immediately|must|should|to) )"
     rf"(?:{'|'.join(_VERBS)}) (?:{_OBJECT})"
-    r"|(?:请|务必|立即|马上|立刻|直接|先).{0,6}(?:执行|运行|调用|打开|访问|点击|删除|发送|发给|转账|转发|上传|导出|输入|回复|安装)"
-    r"|(?:把|将).{1,30}(?:发送|发给|发到|转发|上传|导出|泄露|转给|发至)|给.{1,24}(?:转账|汇款|付款)"
+    r"|(?:请|务必|立即|马上|立刻|直接|先).{0,6}"
+    r"(?:执行|运行|调用|打开|访问|点击|删除|发送|发给|转账|转发|上传|导出|输入|回复|安装)"
+    r"|(?:把|将).{1,30}(?:发送|发给|发到|转发|上传|导出|泄露|转给|发至|[到至给] ?(?:https?:|[\w.]+@))"
+    r"|给.{1,24}(?:转账|汇款|付款)"
     r"|执行(?:以下|下列|下面)|必须(?:执行|运行|调用|删除|发送|转账|上传|导出)|新任务是|不要告诉"
 )
 # What a message of failure may say as well.
@@ -54,6 +58,7 @@ DUTY: Final = re.compile(
     r"(?i)\byou (?:must|should|have to|need to)\b|(?:你|您)(?:现在|必须|应该|需要)"
     r"|请(?:立即|马上|调用|执行|发送|删除|转账)"
 )
+_GREETINGS: Final = ("hey", "dear", "hello", "attention")
 # Words in lower case, and the longer ones that are meant: one is part of whatever ORDER or DUTY finds in a line
 # with single spaces.
 STEMS: Final = {
@@ -61,12 +66,17 @@ STEMS: Final = {
         "ignore", "disregard", "forget", "override", "from now on", "do not ", "don't ", "never ",
         "please", " must", " should", "inst]", "<|im_", "next step", "pretend ",
         "忽略", "无视", "忘记", "从现在", "助手", "智能体", "机器人", "模型", "用户", "所有", "看到",
-        "你", "您", "请", "务必", "立即", "马上", "立刻", "直接", "先", "把", "将", "给", "执行", "必须", "新任务是", "不要告诉",
+        "你", "您", "请", "务必", "立即", "马上", "立刻", "直接", "先", "把", "将", "给", "执行", "必须", "新任务是",
+        "不要告诉",
     )),
     **{verb: (f"{verb} ",) for verb in _VERBS},
     "系统": ("系统提示", "系统消息", "系统指令"),
-    "instruction": ("<instruction", "</instruction", "new instruction", "instruction:", "instructions:", "instruction :",
-                    "instructions :", "following instruction"),
+    "instruction": (
+        "<instruction", "</instruction", "new instruction", "instruction:", "instructions:", "instruction :",
+        "instructions :", "following instruction",
+    ),
+    "tool_": ("<tool_", "</tool_"),
+    "human": ("human:", "human :"),
     "command": ("following command",),
     "following": ("do the following", "complete the following", "perform the following"),
     "information": ("<information", "</information"),
@@ -74,20 +84,45 @@ STEMS: Final = {
     "system": ("<system", "</system", "system:", "system :", "system prompt", "system message"),
     "developer": ("developer:", "developer :"),
     "user": ("user:", "user :"),
-    "you": (" you to", " you are", "you are ", "you have", "you need", "you can", "you answer", "you reply", "you respond",
-            "you go", "you do", "you read", "you continue", "you finish", "ensure you", "sure you", "that you", "essential you",
-            "important you", "imperative you", "crucial you", "necessary you", "required you", "your "),
-    "assistant": ("the assistant", "assistant:", "assistant :", "assistants:", "assistants :", "assistant,", "assistant ",
-                  "ai assistant", "language assistant"),
-    "ai": ("the ai", "ai:", "ai :", "ais:", "ais :", "hey ai", "dear ai", "hello ai", "attention ai", "ai model"),
-    "agent": ("agent:", "agent :", "agents:", "agents :", "agent,", "agent ", "ai agent", "language agent"),
-    "bot": ("bot ", "hey bot", "chatbot"),
+    "you": (
+        " you to", " you are", "you are ", "you have", "you need", "you can", "you answer", "you reply", "you respond",
+        "you go", "you do", "you read", "you continue", "you finish", "ensure you", "sure you", "that you",
+        "essential you", "important you", "imperative you", "crucial you", "necessary you", "required you", "your ",
+    ),
+    "assistant": (
+        "the assistant", "assistant:", "assistant :", "assistants:", "assistants :", "assistant,", "assistant ",
+        "ai assistant", "language assistant", *(f"{word} assistant" for word in _GREETINGS),
+    ),
+    "ai": ("the ai", "ai:", "ai :", "ais:", "ais :", "ai model", *(f"{word} ai" for word in _GREETINGS)),
+    "agent": (
+        "agent:", "agent :", "agents:", "agents :", "agent,", "agent ", "ai agent", "language agent",
+        *(f"{word} agent" for word in _GREETINGS),
+    ),
+    "bot": ("bot ", "chatbot", *(f"{word} bot" for word in _GREETINGS)),
     "reader": ("reader ",),
-    "model": ("model:", "model :", "models:", "models :", "language model", "hey model", "dear model", "hello model",
-              "attention model", "ai model"),
+    "model": (
+        "model:", "model :", "models:", "models :", "language model", "ai model",
+        *(f"{word} model" for word in _GREETINGS),
+    ),
     "llm": ("llm:", "llm :", "llms:", "llms :"),
     "claude": None, "gemini": None, "copilot": None, "gpt": None,
 }  # fmt: skip
+
+
+_WORD: Final = re.compile(r"[\"'(*<>/\w]{0,3}[^\W\d_]+(?:['’-][^\W\d_]+)*[\"'),.:;!?*>]{0,3}")
+_CJK_SENTENCE: Final = re.compile(r"[\u3400-\u9fff].*[\u3400-\u9fff].{0,3}[。！；]\W*$")
+_SENTENCE_WORDS: Final = 6
+_WORDS_SHARE: Final = 0.6  # of what stands between its spaces
+
+
+def is_sentence(line: str) -> bool:
+    """Whether a line is a sentence that somebody wrote: the form that orders in no known words take."""
+    if _CJK_SENTENCE.search(line) is not None:
+        return True
+    parts = line.split()
+    if len(parts) < _SENTENCE_WORDS or line.rstrip("\"')*> ")[-1:] not in (".", "!", "?"):
+        return False
+    return sum(1 for part in parts if _WORD.fullmatch(part)) >= _WORDS_SHARE * len(parts)
 
 
 def is_order(line: str, *, excused: re.Pattern[str] | None = None) -> bool:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import accumulate, chain
 from typing import Final, NamedTuple
 
-from compactor.orders import STEMS, is_order
+from compactor.orders import STEMS, is_order, is_sentence
 from compactor.worth import CHUNK, Sort, Values, values_of, values_of_word
 
 MAX_LINE: Final = 240  # characters of one line
@@ -188,7 +188,7 @@ class _RowReader:
             return
         first = len(self.passages)
         row = _known_row(text) if len(text) <= 2 * MAX_LINE else _row(text)
-        if failed or order in self._edges:
+        if failed or (order in self._edges and not is_sentence(text)):
             self._telling(text, row, order, failed=failed)
         elif row.pieces:
             self._apart(row.pieces, order)

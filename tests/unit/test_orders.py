@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.orders import DUTY, ORDER, STEMS, is_order
+from compactor.orders import COMMAND, DUTY, ORDER, STEMS, is_order
 from compactor.passages import lines_with
 
 # Letters outside ASCII that a pattern without regard to case takes for i, k and s.
 LETTERS = st.characters(exclude_characters="İıſK", codec="utf-8")
-MATCHING = st.from_regex(ORDER, alphabet=LETTERS) | st.from_regex(DUTY, alphabet=LETTERS)
+MATCHING = st.one_of(st.from_regex(pattern, alphabet=LETTERS) for pattern in (ORDER, COMMAND, DUTY))
 
 
 @given(MATCHING)
 def test_every_line_that_a_pattern_finds_holds_a_stem(line: str) -> None:
     line = " ".join(line.split())
-    if ORDER.search(line) or DUTY.search(line):
+    if ORDER.search(line) or COMMAND.search(line) or DUTY.search(line):
         assert lines_with(["", line], STEMS) == [{1}]
 
 
