@@ -36,12 +36,12 @@ _VERBS: Final = (
     "execute", "invoke", "call", "open", "visit", "browse", "click", "download", "upload", "post", "publish", "share",
     "export", "exfiltrate", "leak", "reveal", "disclose", "respond", "reply", "include", "install", "disable", "grant",
     "approve", "cancel", "submit", "enter", "book", "buy", "purchase", "remove", "print", "paste", "charge", "skip",
-    "drop", "mail", "rotate", "mark", "switch", "retry", "fetch",
+    "drop", "rotate", "mark", "switch", "retry", "fetch",
 )  # fmt: skip
 _OBJECT: Final = (
     r"(?:the|an?|all|any|every|each|this|that|these|those|your|my|his|her|their|our|its?|them|him|me|us|to|with|only"
     r"|back|curl|wget|sudo|bash|rm|order|account|\w+ (?:to|at|with|into))\b"
-    r"|[`$€/~]|\d[\d,.]* ?(?:eur|usd|dollars?)\b|https?:|\w+@|\w+_\w"
+    r"|[`$€/~]|\d[\d,.]* ?(?:eur|usd|dollars?)\b|https?:|\w+_\w"
 )
 # A sentence that begins with what to do, and to what.
 COMMAND: Final = re.compile(

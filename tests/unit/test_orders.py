@@ -11,7 +11,7 @@ from compactor.passages import lines_with
 
 # Letters outside ASCII that a pattern without regard to case takes for i, k and s.
 LETTERS = st.characters(exclude_characters="İıſK", codec="utf-8")
-MATCHING = st.one_of(st.from_regex(pattern, alphabet=LETTERS) for pattern in (ORDER, COMMAND, DUTY))
+MATCHING = st.one_of([st.from_regex(pattern, alphabet=LETTERS) for pattern in (ORDER, COMMAND, DUTY)])
 
 
 @given(MATCHING)

@@ -89,6 +89,7 @@ def test_an_order_that_poses_as_a_failure_is_no_failure_line() -> None:
     [
         "run 7 of shop_9911x ended", "call 3 took 41 ms", "Total: 12 orders, 3 refunds", "open = 12.5, close = 13.1",
         "| 4711 | desk lamp | open |", "order INC-48213 was cancelled", "2031-04-09 12:00:01 worker-3 finished job 44",
+        "mail ann@example.com", "email: ann@example.com",
         "def send(self, message):", "status: paid", "-rw-r--r-- 1 root root 4096 Dec 1 run.sh",
         "已处理订单 12，状态为完成",
         "营业收入 1,234.5 万元，同比增长 12.3%",
