@@ -11,8 +11,9 @@ transactions do not follow an ASK, and the asyncio one starts a thread for each 
 from __future__ import annotations
 
 import random
+import time
 from bisect import bisect_right
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -28,6 +29,7 @@ T = TypeVar("T")
 MOST_NODES: Final = 4_096  # with primaries; the remainder of a listing's cursor by this names one
 # Seconds before each new attempt while slots move or an election is on; a call stays short, its caller can repeat it.
 PAUSES: Final = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3)
+_FRESH: Final = 10.0  # seconds
 _ASKED: Final = 3  # nodes asked for the slots in one call: dead ones cost a timeout each
 _SILENT: Final = (errors.ConnectionError, errors.TimeoutError, OSError)
 _REDIRECTS: Final = (AskError, TryAgainError, ClusterDownError)  # a MovedError is an AskError
@@ -113,10 +115,10 @@ def key_of(read: tuple[Argument, ...]) -> str | None:
 class Cluster:
     """The slots as this process knows them; thread-safe, since they are replaced as a whole."""
 
-    def __init__(self, seeds: Sequence[Address]) -> None:
-        self._seeds = tuple(seeds)
+    def __init__(self, seeds: Sequence[Address], clock: Callable[[], float] = time.monotonic) -> None:
+        self._seeds, self._clock = tuple(seeds), clock
         self._slots = Slots((), ())
-        self._is_known = False
+        self._is_known, self._learnt = False, 0.0
 
     def replies(self, command: Command[Any]) -> Way[list[Any]]:
         """The replies of a command in order; what goes wrong for good is raised as redis-py names it."""
@@ -129,8 +131,10 @@ class Cluster:
         return (yield from self._on_slot(slots.pop() if slots else random.randrange(16_384), command))  # noqa: S311 # why: any node will do
 
     def primary_of(self, key: str) -> Way[Address]:
-        """The node that has a key, as far as is known."""
-        return (yield from self._known()).owner(key_slot(key.encode()))
+        """The node that has a key. Who asks for it sends on its own and is not followed, so this is never old."""
+        is_old = self._clock() - self._learnt >= _FRESH
+        slots = (yield from self._learn()) if is_old else (yield from self._known())
+        return slots.owner(key_slot(key.encode()))
 
     def primaries(self) -> Way[tuple[Address, ...]]:
         """Every primary, as the cluster tells now."""
@@ -196,7 +200,7 @@ class Cluster:
             except (RedisError, OSError) as error:
                 failure = NotACluster() if "cluster support disabled" in str(error) else error
             else:
-                self._slots, self._is_known = slots, True
+                self._slots, self._is_known, self._learnt = slots, True, self._clock()
                 return slots
         assert failure is not None
         raise failure

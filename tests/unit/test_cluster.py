@@ -188,6 +188,17 @@ def test_a_server_on_its_own_is_told_apart() -> None:
         run(Nodes(alone), Cluster([A]))
 
 
+def test_the_place_of_a_key_is_asked_anew_after_some_seconds() -> None:
+    now = [0.0]
+    nodes, cluster = Nodes(), Cluster([A], lambda: now[0])
+    for now[0] in (0.0, 9.0):
+        assert nodes.drive(cluster.primary_of(KEY)) == owner(SLOT)
+    nodes.slots = [row(0, 16_383, NEW)]
+    now[0] = 11.0
+    assert nodes.drive(cluster.primary_of(KEY)) == NEW
+    assert len(nodes.steps) == 2
+
+
 def reads(*keys: str) -> Command[Any]:
     return Command(lambda replies: replies, reads=(("TIME",), *(("HGET", key, "f") for key in keys)))
 
