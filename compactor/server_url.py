@@ -93,7 +93,7 @@ def read_url(url: str) -> ServerUrl:
         raise _wrong(kind) from None
     given = parse_qsl(query, keep_blank_values=True)
     options = [(name, value) for name, value in given if name not in _SENTINELS]
-    if kind is Kind.CLUSTER and len(options) != len(given):
+    if kind is Kind.CLUSTER and any(name in (*_SENTINELS, "db") for name, _ in given):
         raise _wrong(kind)
     return ServerUrl(
         kind,

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from hypothesis import example, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
 
 from compactor import ConfigurationError
 from compactor.server_url import Kind, kind_of, read_url
+from compactor.settings import read_settings
+from compactor.store import AsyncStore, Store
 
 
 @pytest.mark.parametrize("url", ["redis://h:1/2", "rediss://:p@h", "unix:///run/redis.sock", "amqp://h//", "", "h:1"])
@@ -49,6 +56,7 @@ def test_the_database_is_0_unless_named(url: str) -> None:
         "redis+cluster://a/1",
         "redis+cluster://a/sesame",
         "redis+cluster://a?sentinel_password=sesame",
+        "redis+cluster://a?db=1",
         "redis+sentinel://a",
         "redis+sentinel://a/",
         "redis+sentinel:///m",
@@ -62,3 +70,18 @@ def test_what_cannot_be_meant_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(ConfigurationError, match=r"expected redis\+.*for example redis\+") as caught:
         read_url(url)
     assert "sesame" not in str(caught.value)
+
+
+@given(
+    st.sampled_from(["redis+cluster://", "rediss+cluster://", "redis+sentinel://", "rediss+sentinel://"]),
+    st.text(st.sampled_from("ab01:@,/?[]%&=+ ;\x00\n\u2100é"), max_size=30) | st.text(max_size=20),
+)
+@examples(max_examples=40)
+@example("redis+sentinel://", "h/s?sentinel_password=%")
+@example("redis+cluster://", "a\u2100b")
+@example("redis+cluster://", "h?db=3")
+@example("redis+cluster://", "h?socket_timeout=x")
+def test_whatever_stands_in_a_url_makes_a_store_or_a_configuration_error(scheme: str, rest: str) -> None:
+    for make in (Store, AsyncStore):
+        with contextlib.suppress(ConfigurationError):
+            make(read_settings(redis_url=scheme + rest, broker_url="redis://h/0"))
