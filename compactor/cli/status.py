@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Table
@@ -16,12 +17,13 @@ from compactor.cli.reading import NEUTRAL, not_found, outcome_row
 from compactor.cli.spending import day_line, days_of, days_table
 from compactor.client import Compactor
 from compactor.commands import turns
-from compactor.commands.tenants import tenant_of
 from compactor.exceptions import CompactorError, ConfigurationError, StoreUnavailableError
-from compactor.models import Outcome, Status, session_id
+from compactor.models import Outcome, Status
 from compactor.pricing import dollars
 from compactor.settings import Settings, read_settings
 from compactor.store import Store, unavailable
+
+TENANT: Final = re.compile(r"[A-Za-z0-9._:@-]{1,199}")
 
 
 @app.command()
@@ -44,7 +46,9 @@ def status(
 
 
 def _tenant(name: str, *, json: bool) -> None:
-    days = days_of(read_settings(), tenant_of(session_id(f"{name}/any")))
+    if not TENANT.fullmatch(name):
+        raise ConfigurationError("--tenant: expected what stands before the first slash of a session's id.")
+    days = days_of(read_settings(), name)
     if json:
         for day in days:
             print_json(asdict(day))

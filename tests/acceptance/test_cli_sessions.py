@@ -168,6 +168,8 @@ def test_an_unknown_session_is_an_error(compacted: Compacted, command: tuple[str
         (("recall", "cli/compacted", "12"), "recall id: expected the letter m and a position"),
         (("recall", "cli/compacted", "m999"), "this session holds no such message"),
         (("show", "with {braces}"), "session id: expected 1-200 characters"),
+        (("status", "--tenant", "acme/chat"), "--tenant: expected what stands before the first slash"),
+        (("status", "cli/compacted", "--tenant", "acme"), "expected a session or --tenant, not both"),
     ],
 )
 def test_a_wrong_argument_is_told_what_was_expected(compacted: Compacted, command: tuple[str, ...], said: str) -> None:
