@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from compactor.cli.bench import bench_app, source_text
+from compactor.cli.bench import bench_app
+from compactor.cli.bench_ground import source
 from compactor.cli.console import Json, print_json, stdout
 from compactor.cli.fleet import BUSY, Costs, Load, Need, Outcome, needs, simulate
 from compactor.cli.fleet_costs import measure

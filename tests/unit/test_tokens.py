@@ -16,6 +16,7 @@ from compactor.tokens import (
     PER_MEDIA,
     PER_MESSAGE,
     PIECE,
+    RUN,
     count_json,
     count_message,
     count_messages,
@@ -67,15 +68,35 @@ def test_a_million_equal_characters_are_counted(encoding: str, char: str) -> Non
     assert count_text(char * 1_000_000, encoder(encoding)) >= 1_000_000 / 256
 
 
-def test_text_is_encoded_in_pieces_of_a_defined_size() -> None:
-    seen: list[int] = []
+def encoded(text: str) -> list[str]:
+    """The pieces in which a text is encoded."""
+    seen: list[str] = []
 
-    def encode(text: str) -> int:
-        seen.append(len(text))
+    def encode(piece: str) -> int:
+        seen.append(piece)
         return 1
 
-    assert count_text("x" * (2 * PIECE + 1), encode) == 3
-    assert seen == [PIECE, PIECE, 1]
+    assert count_text(text, encode) == len(seen)
+    assert "".join(seen) == text
+    return seen
+
+
+def test_text_is_encoded_in_pieces_of_a_defined_size() -> None:
+    assert [len(piece) for piece in encoded("x " * PIECE + "x")] == [PIECE, PIECE, 1]
+
+
+@pytest.mark.parametrize("char", ["x", "数", "7", "😀", "="])
+def test_a_run_that_encoders_take_for_one_word_is_cut(char: str) -> None:
+    before, behind = "So: ", " and so on. " * 100
+    assert encoded(f"{before}{char * (2 * RUN + 1)}{behind}") == [before, char * RUN, char * RUN, char, behind]
+
+
+@given(st.text(st.sampled_from("ab 数\n.=")), st.integers(0, 3 * RUN), st.sampled_from("xX数 ="))
+def test_what_holds_no_long_run_is_counted_as_the_encoder_does(text: str, times: int, char: str) -> None:
+    whole = f"{text} {char * times} {text}"
+    pieces = encoded(whole)
+    assert len(pieces) == 1 or times > RUN - 2 * len(text)
+    assert all(len(piece) <= RUN for piece in pieces if len(set(piece)) == 1 and not piece.isspace())
 
 
 def test_empty_text_costs_nothing_and_is_not_encoded() -> None:
