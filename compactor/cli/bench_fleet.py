@@ -48,7 +48,7 @@ def fleet(
     The sample's sessions are agents in a window of 16K tokens; each turn is a question, a tool call with a
     result of about 1,500 tokens, and an answer. Two embedded servers are started; no model is called.
     """
-    costs = measure(sample, 24, source_text)
+    costs = measure(sample, 24, source)
     load = Load(sessions, turns, turns_of_session, model_seconds, slots, calls_in_flight)
     found = needs(costs, load, server_gb=server_gb)
     workers = next(need.count for need in found if need.resource == "worker slots")

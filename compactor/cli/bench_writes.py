@@ -26,7 +26,7 @@ def writes(ground: Ground) -> list[Ratio]:
 def _push(ground: Ground) -> Ratio:
     """A push against its encode plus 1.8 times a bare RPUSH of the same bytes."""
     session, client, key = ground.session(texts(10)), ground.client, ground.key("list")
-    messages = iter(texts(ground.rounds * 5 + 20, tokens=450))
+    messages = iter(texts(ground.rounds * 4 + 20, tokens=450))
 
     def floor() -> float:
         message = next(messages)
@@ -42,7 +42,7 @@ def _push(ground: Ground) -> Ratio:
         session.push(message)
         return time.perf_counter() - started
 
-    pairs = [(ours(), floor()) for _ in range(ground.rounds * 2)]
+    pairs = [(ours(), floor()) for _ in range(ground.rounds * 2 + 10)]
     return at_most("push of 2 KB / its encode + 1.8 x bare RPUSH", pairs[10:], 1.0)
 
 

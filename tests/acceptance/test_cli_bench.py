@@ -1,0 +1,37 @@
+"""`compactor bench`: figures with their goals, and nothing left behind on a server that others use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from compactor.embedded import EmbeddedServer
+from tests.acceptance.cli_process import run
+
+FIELDS = {"name", "ours", "other", "unit", "ratio", "spread", "goal", "met"}
+
+
+@pytest.mark.parametrize(("part", "figures"), [("writes", 4), ("swaps", 3)])
+def test_each_figure_has_its_goal_and_nothing_stays_on_the_server(
+    server: EmbeddedServer, part: str, figures: int
+) -> None:
+    ended = run("bench", "--rounds", "5", "--only", part, "--json", env={"REDIS_URL": server.url})
+    rows: list[dict[str, Any]] = ended.rows
+    assert len(rows) == figures
+    for row in rows:
+        assert set(row) == FIELDS
+        sign, goal = str(row["goal"]).split()
+        assert row["ours"] > 0 < row["other"]
+        assert row["met"] == (row["ratio"] <= float(goal) if sign == "≤" else row["ratio"] >= float(goal))
+    assert ended.code == (0 if all(row["met"] for row in rows) else 1)
+    client: Any = redis.Redis(port=server.port)
+    assert not list(client.scan_iter("*bench-*"))
+    client.close()
+
+
+def test_an_unknown_part_is_told() -> None:
+    ended = run("bench", "--only", "speed")
+    assert ended.code == 2
+    assert "only: expected one of reads, writes, swaps, texts." in ended.err
