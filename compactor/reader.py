@@ -205,7 +205,7 @@ class SessionReader:
             held = yield from self._updated(held, answer, encode)
             self.around.unconfirmed.seen(self.session, [record.own for record in answer.tail], self)
             self.around.histories.put(self.cache_key, held)
-            if answer.draft and not swapped:
+            if answer.draft and not swapped and self.settings.shadow == "off":
                 swapped = True
                 yield from swap_kept(self.keys, is_cold=answer.draft == "cold")
                 continue

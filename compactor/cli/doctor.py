@@ -69,6 +69,9 @@ def _findings(*, json: bool) -> Iterator[Finding]:
             yield Finding("settings", Level.FAILED, str(error), "Correct the variable named here; then run this again.")
             return
         yield Finding("settings", Level.OK, "complete, and each time limit lies within the one around it")
+        if settings.shadow != "off":
+            on = "is on: compactions are recorded and replace nothing; compactor shadow sums them up"
+            yield Finding("shadow mode", Level.OK, on)
         checks: tuple[tuple[str, Check], ...] = (
             ("redis", _redis),
             ("broker and workers", _broker),

@@ -49,6 +49,17 @@ def test_a_trial_on_a_real_worker_is_told_in_figures(trying: Compactor, modelles
     assert f"{figures['freed']:,} of {figures['before']:,} would have left" in " ".join(shown.split())
 
 
+def test_the_doctor_says_that_a_trial_is_on(modelless: Service) -> None:
+    env = {
+        "REDIS_URL": modelless.settings.redis_url.get_secret_value(),
+        "COMPACTOR_NAMESPACE": modelless.settings.namespace,
+        "COMPACTOR_SHADOW": "extracts",
+    }
+    checks = {check["check"]: check for check in run("doctor", "--json", env=env).row["checks"]}
+    assert checks["shadow mode"]["level"] == "ok"
+    assert "replace nothing" in checks["shadow mode"]["text"]
+
+
 def test_before_a_trial_it_says_how_to_begin_one(settings: Settings) -> None:
     assert "COMPACTOR_SHADOW=extracts" in " ".join(told(settings).out.split())
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compactor import Code, Fit, Outcome
+from compactor import Code, Fit, ModelConfig, Outcome
 from compactor.models import CompactionId
 from compactor.prompts import Summary
 from compactor.settings import Settings
@@ -204,6 +204,19 @@ def test_a_compaction_asked_for_by_name_is_a_shadow_too(
     assert queued.outcome is Code.QUEUED
     assert worker.work(NAME, owner=CompactionId(queued.id)).outcome.outcome is Code.SHADOW
     assert session.originals() == conversation(8)
+
+
+def test_a_draft_that_was_kept_before_the_trial_is_not_swapped_in(
+    trying: Client, memory: Client, worker: InlineWorker, settings: Settings, raw: Any
+) -> None:
+    waiting = ModelConfig("gpt-4o", 12, compact_at=6, max_output_tokens=3_000, cache_ttl=300, prefer_idle=True)
+    pushed = conversation(8, lines=43)
+    memory.session(NAME, waiting).push(pushed)
+    memory.session(NAME, waiting).prepare()
+    assert worker.work(NAME).outcome.outcome is Code.DRAFTED
+    raw.hset(keys_of(settings, NAME).state, "sent_at", (raw.time()[0] - 400) * 1000)
+    assert trying.session(NAME, waiting).prepare().messages == pushed
+    assert trying.session(NAME, waiting).compactions() == []
 
 
 @pytest.mark.parametrize("ending", ["clear", "erase"])
