@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -75,31 +76,38 @@ class TenantTurns:
     def _sweep(self, tenant: str) -> Flow[int]:
         held = yield from run(turns.read_published(self._namespace, tenant))
         ended = (yield from run(turns.read_ended(self._namespace, tenant, held))) if held else ()
-        published = 0
-        # Without any, an empty name leaves: places may have run out.
-        for turn in ended or (Turn(SessionId(f"{tenant}/"), CompactionId("")),):
-            found = yield from run(self._line.leave(turn.session, turn.owner, most=_MOST_AT_ONCE, operation=_new()))
-            published += yield from self._publish(found.come)
+        for turn in ended:
+            yield from run(self._line.leave(turn.session, turn.owner, most=0, operation=_new()))
+        nobody = Turn(SessionId(f"{tenant}/"), CompactionId(""))  # hands on what is free, also where places ran out
+        found = yield from run(self._line.leave(nobody.session, nobody.owner, most=_MOST_AT_ONCE, operation=_new()))
+        published = yield from self._publish(found.come)
         yield from run(turns.enter_crowded(self._namespace, tenant))
         return published
 
-    def _publish(self, come: tuple[Turn, ...] | list[Turn]) -> Flow[int]:
-        """Publishes turns of others; a claim that ended meanwhile hands its place on. Answers how many."""
-        waiting, published = deque(come), 0
+    def _publish(self, come: Sequence[Turn]) -> Flow[int]:
+        """Publishes turns of others; a claim that ended meanwhile hands its place on. Answers how many.
+
+        A broker that refuses one is not asked again: the others go back to idle with it, and their next
+        sends queue them.
+        """
+        waiting, published, refused = deque(come), 0, False
         while waiting:
             turn = waiting.popleft()
             keys = session_keys(self._namespace, turn.session)
             if not (yield from run(claim.publishing(keys, owner=turn.owner, patience_ms=self._patience_ms))):
-                next_ones = yield from run(self._line.leave(turn.session, turn.owner, most=1, operation=_new()))
-                waiting.extend(next_ones.come)
+                found = yield from run(self._line.leave(turn.session, turn.owner, most=1, operation=_new()))
+                waiting.extend(found.come)
                 continue
             try:
-                yield Publish(turn.session, turn.owner)
-                published += 1
-            except DispatchError as error:  # its next send queues it again
+                if not refused:
+                    yield Publish(turn.session, turn.owner)
+                    published += 1
+                    continue
+            except DispatchError as error:
                 _log.warning("session %s: %s", turn.session, error)
-                yield from run(claim.unqueue(keys, owner=turn.owner))
-                yield from run(self._line.leave(turn.session, turn.owner, most=0, operation=_new()))
+                refused = True
+            yield from run(claim.unqueue(keys, owner=turn.owner))
+            yield from run(self._line.leave(turn.session, turn.owner, most=0, operation=_new()))
         return published
 
 

@@ -13,7 +13,9 @@ from compactor import Compactor
 from compactor.commands import turns
 from compactor.commands.command import session_keys
 from compactor.commands.turns import Crowd, Line, Turn, turns_keys
+from compactor.effects import Publish
 from compactor.embedded import EmbeddedServer
+from compactor.exceptions import DispatchError
 from compactor.models import CompactionId, SessionId
 from compactor.settings import Settings
 from compactor.store import Store
@@ -174,6 +176,30 @@ def test_the_next_in_turn_goes_back_to_idle_when_the_broker_is_down(
     with Compactor(settings=nowhere) as cut_off:
         end(cut_off, store, few, "crowd/0")
     assert crowd(store, few, "crowd") == Crowd(MOST - 1, 0)
+    assert memory.session(f"crowd/{MOST}", SMALL).prepare().verdict.compaction == "held(broker_down)"
+
+
+def test_a_broker_that_refuses_one_turn_is_not_asked_for_the_others(
+    memory: Compactor, few: Settings, store: Store, raw: Any
+) -> None:
+    for number in range(2 * MOST):
+        crossed(memory, f"crowd/{number}")
+    for number in range(MOST):
+        raw.hset(session_keys(few.namespace, SessionId(f"crowd/{number}")).state, "claim", "idle")
+
+    class Refusing(Compactor):
+        asked = 0
+
+        def _perform(self, effect: Any) -> Any:
+            if isinstance(effect, Publish):
+                Refusing.asked += 1
+                raise DispatchError("no")
+            return super()._perform(effect)
+
+    with Refusing(settings=few) as refused:
+        assert refused.drive(TenantTurns(few).sweep()) == 0
+    assert Refusing.asked == 1
+    assert crowd(store, few, "crowd").published == 0
     assert memory.session(f"crowd/{MOST}", SMALL).prepare().verdict.compaction == "held(broker_down)"
 
 
