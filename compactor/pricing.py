@@ -79,8 +79,8 @@ def micro_dollars(name: str, value: Any) -> int:
 
 def dollars(amount: int | None) -> str:
     """Micro-dollars as people read them; None is a price that is not known, never $0."""
-    if amount is None:
-        return UNKNOWN
+    if not amount:
+        return UNKNOWN if amount is None else "$0"
     size = abs(amount)
     places = 2 if size >= 1_000_000 else 4 if size >= 10_000 else 6
     return f"{'-' if amount < 0 else ''}${Decimal(size) / _MICRO:.{places}f}"

@@ -93,7 +93,7 @@ def test_a_written_name_names_a_host_and_a_model(model: str, first: tuple[str | 
     ("amount", "text"),
     [
         (None, "price unknown"),
-        (0, "$0.000000"),
+        (0, "$0"),
         (7, "$0.000007"),
         (-1_234, "-$0.001234"),
         (12_345, "$0.0123"),
