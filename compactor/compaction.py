@@ -24,13 +24,12 @@ from compactor.correction import known_correction
 from compactor.drafting import Draft, Limits, Summarize, draft
 from compactor.exceptions import SpendCapReached, SummarizerThrottled
 from compactor.formats.openai import leading_system
-from compactor.ledger import Rates, bill, steps_until
+from compactor.ledger import PriceOf, bill, rates_of, steps_until
 from compactor.metering import MeteredSummarizer, Purse
 from compactor.models import SPEND_CAP, Code, CompactionId, Message, Outcome, Replacement
 from compactor.outcomes import held_after, to_json, unapplied
 from compactor.pins import read_phrases
 from compactor.planning import Nothing, Plan, Snapshot, plan, unread_tokens
-from compactor.pricing import Price
 from compactor.quarantine import readable
 from compactor.records import Record, encode_message
 from compactor.reuse import Answers, ReusingSummarizer, Runner
@@ -59,7 +58,7 @@ class Tools:
     max_attempts: int = 3
     model: str = ""
     shadow: Mode = "off"
-    price: Callable[[str, int], Price | None] = lambda _model, _tokens: None
+    price: PriceOf = lambda _model, _tokens: None
     caps: Caps = NO_CAPS
     answers: Answers = field(default_factory=Answers)
     rules: tuple[Rule, ...] = ()
@@ -342,7 +341,7 @@ class _Run:
         """In money, of the tokens that the provider is expected to count."""
         expected, price = self._correction.expected, self.tools.price
         before, after = expected(outcome.before), expected(outcome.after)
-        rates = Rates(price(self._bot_model, before), price(self._bot_model, after), price(self.tools.model, 0))
+        rates = rates_of(price, self._bot_model, self.tools.model, before=before, after=after)
         return bill(
             outcome,
             rates,

@@ -12,7 +12,7 @@ and C was paid for the summaries. The two are equal at
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -25,6 +25,9 @@ _MOST_STEPS: Final = 100_000
 _TENTH: Final = Decimal("0.1")
 
 
+PriceOf = Callable[[str, int], Price | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Prices of the model whose context it is, at its size before and after, and of the summarizer; None: unknown."""
@@ -32,6 +35,11 @@ class Rates:
     before: Price | None = None
     after: Price | None = None
     summarizer: Price | None = None
+
+
+def rates_of(price: PriceOf, model: str, summarizer: str, *, before: int, after: int) -> Rates:
+    """The prices of an outcome: of the bot's model at both sizes of its prompt, and of the summarizer."""
+    return Rates(price(model, before), price(model, after), price(summarizer, 0))
 
 
 def break_even(

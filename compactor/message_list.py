@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compactor.budget import budget_for
+from compactor.budget import Budget, budget_for
 from compactor.compaction import describe
-from compactor.correction import first_correction
+from compactor.correction import Correction, first_correction
 from compactor.drafting import LARGEST, Draft, Limits, Summarize, applied, draft
 from compactor.encodings import encoder, encoding_name, prior_of
 from compactor.exceptions import ConfigurationError, InvalidMessageError
 from compactor.formats.openai import leading_system, text_of
 from compactor.json_values import is_object
 from compactor.judging import Request, count_fixed
+from compactor.ledger import PriceOf, bill, rates_of, steps_until
 from compactor.model_config import ModelConfig
 from compactor.models import Code, Compacted, Message, Outcome, recall_id
 from compactor.pins import split_pins
@@ -37,6 +38,7 @@ def compact_messages(
     keep_recent_results: int = KEEP_RESULTS,
     format: str = "openai",  # noqa: A002 # why: the name users know
     pins: Sequence[int | str] = (),
+    price: PriceOf | None = None,
 ) -> Compacted:
     """Compacts a list of chat messages; the list given is not changed.
 
@@ -44,8 +46,8 @@ def compact_messages(
     example ModelSummarizer) or, without one, by extracts. `target_tokens` (tokens of the whole send)
     compacts whatever the threshold says. `keep_recent_results` newest results stay while older can
     be had. `pins` are messages (by index, or as `m12`) that stay as they are, and phrases that stand word for
-    word in whatever replaces a result that holds one; the rules of `config` hold too. Raises
-    ConfigurationError, InvalidMessageError.
+    word in whatever replaces a result that holds one; the rules of `config` hold too. `price` of a
+    model at a size of its prompt (PriceTable) adds the bill. Raises ConfigurationError, InvalidMessageError.
     """
     if format != "openai":
         raise ConfigurationError("format: expected 'openai' (Chat Completions messages).")
@@ -68,7 +70,25 @@ def compact_messages(
     needed = 1 if over or target_tokens is not None else max(1, budget.min_reclaim)
     if drafted.saved < needed:
         return _unchanged(given, snapshot, _without_gain(drafted))
-    return _changed(given, snapshot, planned, drafted, int((time.monotonic() - started) * 1000))
+    done = _changed(given, snapshot, planned, drafted, int((time.monotonic() - started) * 1000))
+    if price is None:
+        return done
+    return replace(done, outcome=_billed(done.outcome, price, config.model, correction, budget, snapshot))
+
+
+def _billed(
+    outcome: Outcome, price: PriceOf, model: str, correction: Correction, budget: Budget, snapshot: Snapshot
+) -> Outcome:
+    before, after = correction.expected(outcome.before), correction.expected(outcome.after)
+    found = bill(
+        outcome,
+        rates_of(price, model, outcome.model, before=before, after=after),
+        before=before,
+        after=after,
+        rewritten=int(correction.slope * outcome.rewrite),
+        steps=steps_until(budget.threshold, outcome.after, snapshot.messages),
+    )
+    return replace(outcome, bill=found)
 
 
 def _check_whole(name: str, value: Any, *, least: int) -> None:

@@ -12,10 +12,12 @@ from compactor.cli.app import app
 from compactor.cli.console import Json, print_json, stderr
 from compactor.exceptions import ConfigurationError
 from compactor.json_values import is_array, is_object
+from compactor.ledger import money
 from compactor.message_list import compact_messages
 from compactor.model_config import ModelConfig
 from compactor.models import Compacted
 from compactor.outcomes import to_json
+from compactor.price_table import PriceTable
 from compactor.settings import read_settings
 from compactor.summarizer import ModelSummarizer
 
@@ -48,6 +50,7 @@ def compact(
         summarizer=ModelSummarizer(settings) if settings.has_model else None,
         target_tokens=target_tokens,
         keep_recent_results=keep_recent_results,
+        price=PriceTable(settings),
     )
     print_json(_whole(done) if json else done.messages)
     outcome = done.outcome
@@ -56,6 +59,8 @@ def compact(
         f"{outcome.by_pointer} by pointer, {outcome.by_arguments} with elided arguments"
     )
     stderr.print(f"{outcome.outcome}: {done.before:,} → {done.after:,} tokens ({by}) {outcome.reason}".strip())
+    if outcome.bill is not None:
+        stderr.print(money(outcome), soft_wrap=True)
 
 
 def _read(data: bytes) -> tuple[list[Any], list[Any] | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from compactor import Code, ModelConfig, compact_messages
 from compactor.encodings import encoder
 from compactor.exceptions import ConfigurationError, InvalidMessageError, SummarizerRefused, SummarizerTimeout
 from compactor.formats.openai import text_of
+from compactor.pricing import price
 from compactor.tokens import PER_REQUEST, count_json, count_messages
 from compactor.validity import added_faults
 from tests.unit.chat import Chat, assistant, call, calling, long_text, result, steps, system, user
@@ -84,6 +86,17 @@ def test_summaries_come_from_the_given_summarizer() -> None:
     found = compact_messages(OVER, CONFIG, summarizer=model)
     assert found.outcome.by_model == len(model.requests) == len(found.originals)
     assert (found.outcome.spent_in, found.outcome.model) == (10 * len(model.requests), "cheap")
+
+
+def test_with_prices_the_outcome_has_a_bill() -> None:
+    prices = {"gpt-4o": price(Decimal("2.5"), Decimal(10), Decimal("1.25")), "cheap": price(Decimal(1), Decimal(2))}
+    found = compact_messages(
+        OVER, CONFIG, summarizer=saying("The tool showed rows."), price=lambda model, _tokens: prices.get(model)
+    ).outcome
+    assert found.bill is not None
+    assert found.bill.spent == found.spent_in + 2 * found.spent_out > 0
+    assert found.bill.step_before == pytest.approx(1.25 * found.before, abs=1)
+    assert compact_messages(OVER, CONFIG).outcome.bill is None
 
 
 def test_a_summarizer_that_fails_for_now_leaves_the_list_below_the_ceiling() -> None:
