@@ -63,11 +63,12 @@ class AsyncSession:
         max_output_tokens: int | None = None,
         wait: float = 0.0,
         wait_for: WaitFor = "fit",
+        keep_rows: bool = False,
         repair: bool | None = None,
         tool_text: bool = False,
     ) -> AsyncSessionContext:
         """As `Session.prepare`."""
-        request = Request(tools, system, response_format, max_output_tokens, variables=variables)
+        request = Request(tools, system, response_format, max_output_tokens, variables=variables, keep_rows=keep_rows)
 
         async def send() -> AsyncSessionContext:
             flow = self._flows.prepare(

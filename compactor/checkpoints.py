@@ -60,7 +60,7 @@ class Checkpointing:
         last = _last([from_json(row) for row in stored.audit])
         return Checkpoint(
             schema_version=SCHEMA_VERSION,
-            summary="\n\n".join(text_of(message.value) for message in replaced),
+            summary="\n\n".join(text_of(message.value) for message in replaced if not message.folded),
             covers_until=recall_id(replaced[-1].position),
             tokens_before=last.before,
             created_at=_timestamp(last.at),

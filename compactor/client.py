@@ -69,6 +69,7 @@ class Session:
         max_output_tokens: int | None = None,
         wait: float = 0.0,
         wait_for: WaitFor = "fit",
+        keep_rows: bool = False,
         repair: bool | None = None,
         tool_text: bool = False,
     ) -> SessionContext:
@@ -86,11 +87,13 @@ class Session:
         Over the threshold one caller queues the compaction and goes on at once. `wait` seconds let
         a send that would be shortened wait for the swap; `wait_for="swap"` waits at the threshold
         too. `repair` puts late answers behind their calls, closes calls that something else follows
-        and leaves out results without a call; by default in sessions fed by push. Raises
+        and leaves out results without a call; by default in sessions fed by push. `keep_rows` is for
+        callers that know messages by their place: results are shortened where they stand, no message is
+        left out of the send, and the compaction it queues folds nothing. Raises
         InvalidMessageError, and StoreUnavailableError only when Redis does not answer, no list is
         given, and this process holds no earlier context of the session.
         """
-        request = Request(tools, system, response_format, max_output_tokens, variables=variables)
+        request = Request(tools, system, response_format, max_output_tokens, variables=variables, keep_rows=keep_rows)
 
         def send() -> SessionContext:
             flow = self._flows.prepare(

@@ -11,34 +11,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from compactor.archive import compress
+from compactor.archive import compress, cut_record, decompress
 from compactor.arguments import tag_of
 from compactor.bills import Bill
 from compactor.budget import MIN_RECLAIM_SHARE, Budget
 from compactor.claims import Begun, Held
-from compactor.commands import claim, summaries
+from compactor.commands import claim, read, summaries
 from compactor.commands.command import Command, SessionKeys, number
 from compactor.commands.read import Stored
 from compactor.commands.spending import NO_CAPS, Caps
 from compactor.correction import known_correction
 from compactor.drafting import Draft, Limits, Summarize, draft
-from compactor.exceptions import SpendCapReached, SummarizerThrottled
+from compactor.exceptions import SessionDamagedError, SpendCapReached, SummarizerThrottled
 from compactor.formats.openai import leading_system
 from compactor.ledger import PriceOf, bill, rates_of, steps_until
 from compactor.metering import MeteredSummarizer, Purse
-from compactor.models import SPEND_CAP, Code, CompactionId, Message, Outcome, Replacement
+from compactor.models import SPEND_CAP, Code, CompactionId, Kind, Message, Outcome, Replacement
 from compactor.outcomes import held_after, to_json, unapplied
 from compactor.pins import read_phrases
 from compactor.planning import Nothing, Plan, Snapshot, plan, unread_tokens
 from compactor.quarantine import readable
-from compactor.records import Record, encode_message
+from compactor.records import ENCODINGS, Record, encode_message, read_record
 from compactor.reuse import Answers, ReusingSummarizer, Runner
 from compactor.rules import Rule, rules_of, stored_rules
 from compactor.shadow import Mode, Shadow, read_shadow
-from compactor.stored_messages import read_messages
+from compactor.stored_messages import read_message, read_messages
 from compactor.tokens import Encode, count_message
 
 T = TypeVar("T")
+FREE: Final[Mapping[str, int]] = dict.fromkeys(ENCODINGS, 0)  # what a send does not show costs nothing
 PAUSE: Final = 60.0  # seconds without a compaction after the model failed for good
 THROTTLED_PAUSE: Final = 5.0  # seconds at least until a session comes again that the model was not asked for
 
@@ -89,7 +90,7 @@ def run_compaction(keys: SessionKeys, owner: CompactionId, tools: Tools, progres
         return _not_begun(begun, owner)
     run = _Run(keys, owner, tools, progress, begun.stored, started)
     progress("snapshot", f"{len(run.snapshot.messages)} messages, {run.snapshot.total} tokens")
-    planned = plan(run.snapshot, run.budget)
+    planned = run.plan()
     if isinstance(planned, Nothing):
         return run.end(Outcome(planned.code, reason=planned.reason))
     return run.carry_out(planned)
@@ -112,6 +113,7 @@ class _Run:
         self.stored, self.started = stored, started
         judged: dict[str, Any] = json.loads(stored.raw["claimed"])
         self.encoding: str = judged["encoding"]
+        self.keep_rows = bool(judged.get("keep_rows"))
         self.encode = tools.encoder(self.encoding)
         self.mode: Mode = tools.shadow if tools.shadow != "off" else judged.get("shadow", "off")
         self.shadow = Shadow() if self.mode == "off" else read_shadow(stored.raw.get("shadow", b""))
@@ -142,6 +144,34 @@ class _Run:
         """The readable messages of the judged list."""
         read = read_messages(records, self.stored.state.offset, self.encoding, self.encode)
         return readable([message for message in read if message.position >= self._head])[0]
+
+    def plan(self) -> Plan | Nothing:
+        """The plan; where it falls short, another one that may fold what was replaced before, from its originals."""
+        planned = plan(self.snapshot, self.budget, keep_rows=self.keep_rows)
+        if self.keep_rows or not _falls_short(planned):
+            return planned
+        replaced = [message for message in self.snapshot.messages if message.replaced]
+        if not replaced:
+            return planned
+        again = [message.position for message in replaced if message.kind not in (Kind.FOLD, Kind.FOLDED)]
+        self.snapshot = replace(self.snapshot, originals=self._originals(again) if again else {})
+        return plan(self.snapshot, self.budget)
+
+    def _originals(self, positions: Sequence[int]) -> dict[int, Message]:
+        """What compactions replaced at these positions, as far as the archive has it."""
+        # A shadow left the history as it is.
+        found = {m.position: m for m in self.originals if m.position in positions and not m.replaced}
+        archived = [position for position in positions if position not in found]
+        blobs = self.tools.runner.run(read.read_archive(self.keys, archived)) if archived else {}
+        for position, blob in blobs.items():
+            try:
+                record = read_record(cut_record(blob) or decompress(blob))
+            except SessionDamagedError:
+                continue
+            message = read_message(record, position, self.encoding, self.encode)
+            if message.live:
+                found[position] = message
+        return found
 
     def carry_out(self, planned: Plan) -> Ended:
         try:
@@ -257,7 +287,8 @@ class _Run:
         self.progress("swapping", f"{len(drafted.replacements)} results, {drafted.saved} tokens saved")
         offset = self.stored.state.offset
         old = {item.position: self.stored.records[item.position - offset] for item in drafted.replacements}
-        originals = {position: compress(record.pack()) for position, record in old.items()}
+        # Of what was replaced before, the archive has the original already.
+        originals = {p: compress(r.pack()) for p, r in old.items() if r.kind in (Kind.ORIGINAL, Kind.LIMITED)}
         kept = self.tools.runner.run(claim.archive(self.keys, owner=self.owner, originals=originals))
         if kept != "ok":
             code = Code.GONE if kept == "gone" else Code.STALE
@@ -271,7 +302,7 @@ class _Run:
             last_position=planned.last_position,
             replacements=new,
             saved=saved,
-            bytes_saved=sum(len(old[position].text) - len(record.text) for position, record in new),
+            bytes_saved=sum(old[position].size - record.size for position, record in new),
             rearm=self._rearm(outcome.after) if stays_over else 0,
             held=Held.TARGET_NOT_REACHED if stays_over else "",
             outcome=to_json(outcome),
@@ -322,7 +353,8 @@ class _Run:
         new: list[tuple[int, Record]] = []
         for item in replacements:
             record = old[item.position]
-            counts = {name: count_message(item.value, encode) for name, encode in encodings.items()}
+            counts: Mapping[str, int] = {name: count_message(item.value, encode) for name, encode in encodings.items()}
+            counts = FREE if item.kind is Kind.FOLDED else counts
             for name in saved:
                 before = record.counted(name)
                 before = count_message(record.value(), encodings[name]) if before is None else before
@@ -353,6 +385,13 @@ class _Run:
         )
 
 
+def _falls_short(planned: Plan | Nothing) -> bool:
+    """Whether more would be worth having: a target not reached, or nothing found above the threshold."""
+    if isinstance(planned, Plan):
+        return not planned.reaches
+    return planned.code in (Code.EXHAUSTED, Code.NO_GAIN) and planned.reason != "system_and_tools"
+
+
 def describe(drafted: Draft, snapshot: Snapshot, planned: Plan) -> Outcome:
     """The outcome of a draft that is about to be applied."""
     first = min((item.position for item in drafted.replacements), default=0)
@@ -366,6 +405,7 @@ def describe(drafted: Draft, snapshot: Snapshot, planned: Plan) -> Outcome:
         by_model=drafted.by_model,
         by_extract=drafted.by_extract,
         by_arguments=drafted.by_arguments,
+        by_fold=drafted.by_fold,
         reason=drafted.failure.code if drafted.failure is not None else "",
         left=drafted.left,
         reached=drafted.saved >= planned.need,

@@ -6,12 +6,13 @@ may pass leaves the result as it is below the ceiling; above it, a provisional e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Final
 
 from compactor.arguments import LIST_TAG, elided
 from compactor.condense import Form
+from compactor.drafts import Draft, Failure, Limits, Summarize
 from compactor.exceptions import (
     SummarizerError,
     SummarizerMisconfigured,
@@ -23,8 +24,9 @@ from compactor.exceptions import (
 from compactor.extract import Source, extract, extracts, missing
 from compactor.failures import failure_line, failure_lines
 from compactor.file_reads import file_read
+from compactor.fold_text import FoldText
 from compactor.formats.openai import calls, media_of, text_of, with_text
-from compactor.models import Kind, Message, Replacement, recall_id
+from compactor.models import Kind, Replacement, recall_id
 from compactor.pins import carried, lost
 from compactor.planning import LARGEST_CONDENSED, Item, Plan, Snapshot
 from compactor.prompts import LARGEST_SHARE, PROMPT_VERSION, Summary, SummaryRequest, safe
@@ -35,83 +37,12 @@ from compactor.tokens import Encode, count_message, count_text
 from compactor.wording import Wording, tool_name, wording_for
 from compactor.worth import known_values
 
+__all__ = ["LARGEST", "Draft", "Failure", "Limits", "Summarize", "draft"]
+
 LARGEST: Final = 400  # tokens of a replacement, header, name and ids included
 _SMALLEST_BODY: Final = 20  # tokens
 _MISSING_SHARE: Final = 3  # at most one part of so many of a summary's room is for what the model left out
 _GOAL_END: Final = 8_000  # characters of the beginning and the end of a goal
-
-
-class Summarize(Protocol):
-    """Summarises requests in parallel; each answer is a checked summary or the reason there is none."""
-
-    def __call__(
-        self,
-        requests: Sequence[SummaryRequest],
-        *,
-        encode: Encode,
-        deadline: float,
-        done: Callable[[int, Summary | SummarizerError], None],
-    ) -> list[Summary | SummarizerError]:
-        """`deadline` is monotonic seconds; `done(index, answer)` is called as each one ends."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """`deadline`: monotonic seconds until which a model may work; `over`: the ceiling is exceeded."""
-
-    deadline: float
-    over: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why the model gave nothing for a result that stays: a code, and whether trying later may help."""
-
-    code: str
-    may_pass: bool
-    retry_after: float | None = None
-
-
-@dataclass(slots=True)
-class Draft:
-    """Verified replacements, and what they took."""
-
-    replacements: list[Replacement] = field(default_factory=list[Replacement])
-    left: int = 0
-    failure: Failure | None = None
-    model: str = ""
-    prompt_version: int = 0
-    spent_in: int = 0
-    spent_out: int = 0
-
-    @property
-    def saved(self) -> int:
-        """Tokens freed in all."""
-        return sum(item.saved for item in self.replacements)
-
-    @property
-    def by_pointer(self) -> int:
-        return self._count(Kind.POINTER)
-
-    @property
-    def by_condensed(self) -> int:
-        return self._count(Kind.CONDENSED)
-
-    @property
-    def by_arguments(self) -> int:
-        return self._count(Kind.ELIDED)
-
-    @property
-    def by_model(self) -> int:
-        return self._count(Kind.SUMMARY)
-
-    @property
-    def by_extract(self) -> int:
-        return self._count(Kind.EXTRACT)
-
-    def _count(self, kind: Kind) -> int:
-        return sum(1 for item in self.replacements if item.kind is kind)
 
 
 def draft(
@@ -155,10 +86,10 @@ def _by_model(
     limits: Limits,
     progress: Callable[[str, str], None],
 ) -> None:
-    readable = [item for item in items if text_of(item.message.value).strip()]
+    readable = [item for item in items if writer.request(item).text.strip()]
     for item in items:
         if item not in readable:
-            writer.add(writer.extracted(item))
+            writer.add(writer.extracted(item), item)
     requests = [writer.request(item) for item in readable]
     ended = 0
 
@@ -188,7 +119,7 @@ def _known(snapshot: Snapshot, items: Sequence[Item], written: Sequence[Replacem
     """The values that stand in what stays: an extract need not show them again."""
     if not items:
         return frozenset()
-    leaving = {item.message.position for item in items}
+    leaving = {snapshot.messages[index].position for item in items for index in item.indexes}
     shown = {item.position: item.value for item in written if item.kind is Kind.ELIDED}
     values = [shown.get(m.position, m.value) for m in snapshot.messages if m.position not in leaving]
     return known_values(
@@ -207,22 +138,40 @@ class _Writer:
     draft: Draft = field(default_factory=Draft)
     waiting: list[Item] = field(default_factory=list[Item])
     requests: dict[int, SummaryRequest] = field(default_factory=dict[int, SummaryRequest])
+    folds: dict[int, FoldText] = field(default_factory=dict[int, FoldText])
+    summaries: int = 0
 
     def request(self, item: Item) -> SummaryRequest:
-        """What a model may know of a result, and an extract may show: its text, call and goal without secrets."""
-        known = self.requests.get(item.message.position)
+        """What a model may know of a result, or of a fold's steps: text, call and goal without secrets."""
+        known = self.requests.get(item.index)
         if known is None:
-            text, arguments, goal = redact(text_of(item.message.value), item.call.arguments, self.goal)
-            message = item.message
-            known = SummaryRequest(tool_name(item.call.name), arguments, text, goal, message.tokens, item.body_tokens)
-            self.requests[message.position] = known
+            tool, asked, shown = tool_name(item.call.name), item.call.arguments, text_of(item.message.value)
+            if (fold := self.fold(item)) is not None:
+                tool, asked, shown = fold.tools(), "", fold.whole()
+            text, arguments, goal = redact(shown, asked, self.goal)
+            known = SummaryRequest(tool, arguments, text, goal, item.told, item.body_tokens)
+            self.requests[item.index] = known
         return known
 
-    def add(self, replacement: Replacement | None) -> None:
+    def fold(self, item: Item) -> FoldText | None:
+        """What a fold is made from; None for any other item."""
+        if item.fold is not None and item.index not in self.folds:
+            self.folds[item.index] = FoldText(item.fold, self.snapshot)
+        return self.folds.get(item.index)
+
+    def source(self, item: Item) -> str:
+        """The text that an extract is taken from, without secrets; the calls of a fold stand in its head."""
+        fold = self.fold(item)
+        return self.request(item).text if fold is None else redact(fold.results())[0]
+
+    def add(self, replacement: Replacement | None, item: Item | None = None) -> None:
+        """Takes a replacement, with what changes beside it when it carries a fold."""
         if replacement is None:
             self.draft.left += 1
-        else:
-            self.draft.replacements.append(replacement)
+            return
+        self.draft.replacements.append(replacement)
+        fold = None if item is None else self.fold(item)
+        self.draft.replacements += [] if fold is None else fold.rest(self.encode)
 
     def settle(self, item: Item, answer: Summary | SummarizerError, limits: Limits) -> None:
         """Takes the model's answer for one item, whatever it is."""
@@ -234,25 +183,27 @@ class _Writer:
         self.draft.spent_out += answer.spent_out
         if isinstance(answer, Summary):
             self.draft.model, self.draft.prompt_version = answer.model, PROMPT_VERSION
-            self.add(self.summarised(item, answer) or self.extracted(item))
+            summary = self.summarised(item, answer)
+            self.summaries += summary is not None
+            self.add(summary or self.extracted(item), item)
         elif isinstance(answer, SummarizerPermanent):
-            self.add(self.extracted(item))
+            self.add(self.extracted(item), item)
         else:
             self.draft.failure = _worse(self.draft.failure, answer)
             if limits.over:
-                self.add(self.extracted(item, provisional=True))
+                self.add(self.extracted(item, provisional=item.fold is None), item)
             else:
                 self.waiting.append(item)
 
     def finish(self) -> None:
         """Decides on the results that the model failed for below the ceiling."""
         draft = self.draft
-        if draft.failure is not None and self.waiting and not draft.by_model:
+        if draft.failure is not None and self.waiting and not self.summaries:
             draft.left += len(draft.replacements)
             draft.replacements.clear()
         newest = max((item.position for item in draft.replacements), default=-1)
         for item in self.waiting:
-            reachable = item.message.position > newest
+            reachable = item.message.position > newest or item.fold is not None
             self.add(None if reachable else self.extracted(item, provisional=True))
         draft.replacements.sort(key=lambda replacement: replacement.position)
 
@@ -295,8 +246,8 @@ class _Writer:
 
     def summarised(self, item: Item, summary: Summary) -> Replacement | None:
         """The model's text under our header; too long a text is cut to its most telling lines."""
-        words = wording_for(text_of(item.message.value))
-        head = self._head(item, words)
+        words = wording_for(self.request(item).text if item.fold else text_of(item.message.value))
+        head = self._head(item, words, listing=False)
         room = self._room(item, head)
         body = summary.text
         told = "\n".join([*self.carried(item), body])
@@ -315,7 +266,7 @@ class _Writer:
 
     def extract_together(self, items: Sequence[Item]) -> None:
         """Extracts of results that share their tokens: one with more to tell gets more of them."""
-        texts = [self.request(item).text for item in items]
+        texts = [self.source(item) for item in items]
         heads = [self._head(item, wording_for(text)) for item, text in zip(items, texts, strict=True)]
         rooms = [self._smaller(item, head) for item, head in zip(items, heads, strict=True)]
         bodies = extracts(
@@ -325,11 +276,11 @@ class _Writer:
             known=self.known,
         )
         for item, head, body in zip(items, heads, bodies, strict=True):
-            self.add(self._checked(item, _under(head, body), Kind.EXTRACT))
+            self.add(self._checked(item, _under(head, body), Kind.EXTRACT), item)
 
     def extracted(self, item: Item, *, provisional: bool = False) -> Replacement | None:
         """Lines of the result itself under our header."""
-        text = self.request(item).text
+        text = self.source(item)
         words = wording_for(text)
         head = self._head(item, words)
         budget = min(item.body_tokens, self._smaller(item, head))
@@ -338,17 +289,25 @@ class _Writer:
 
     def carried(self, item: Item, *, failures: bool = True) -> list[str]:
         """Lines that a replacement must hold word for word: those with pinned phrases, and failures a rule keeps."""
-        text = text_of(item.message.value)
+        fold = self.fold(item)
+        text = text_of(item.message.value) if fold is None else fold.results()
         lines = carried(text, self.snapshot.phrases)
         errors = failure_lines(text) if failures and item.treatment.keep_errors else []
         return [*lines, *(line for line in errors if line not in lines)]
 
-    def _head(self, item: Item, words: Wording) -> str:
-        """What a replacement opens with: header, the file it was read from, the media left out, what it must hold."""
-        media, read = media_of(item.message.value), file_read(self.request(item).arguments)
+    def _head(self, item: Item, words: Wording, *, listing: bool = True) -> str:
+        """What a replacement opens with: header, file, media left out, what it must hold; of a fold also the calls."""
+        fold = self.fold(item)
+        media = media_of(item.message.value) if fold is None else fold.media
+        read = file_read(self.request(item).arguments) if fold is None else ""
         notes = [words.file.format(read=read)] if read else []
         notes += [words.media.format(count=media)] if media else []
-        return "\n".join([_header(item, words.header), *notes, *self.carried(item)])
+        header = _header(item, words.header) if fold is None else fold.header(words)
+        head = "\n".join([header, *notes, *self.carried(item)])
+        if fold is None or not listing:
+            return head
+        called = fold.calls(lambda text: redact(text)[0], room=self._smaller(item, head), encode=self.encode)
+        return f"{head}\n{called}" if called else head
 
     def _room(self, item: Item, head: str, most: int = LARGEST) -> int:
         """Tokens left for a body beside header, name and ids, of `most` in all."""
@@ -356,7 +315,7 @@ class _Writer:
 
     def _smaller(self, item: Item, head: str) -> int:
         """Tokens of a body with which a replacement is clearly smaller than its source."""
-        return self._room(item, head, min(LARGEST, int(LARGEST_SHARE * item.message.tokens)))
+        return self._room(item, head, min(LARGEST, int(LARGEST_SHARE * item.tokens)))
 
     def _checked(self, item: Item, text: str, kind: Kind, *, provisional: bool = False) -> Replacement | None:
         """The replacement, or None when it is not clearly smaller than its source."""
@@ -367,7 +326,10 @@ class _Writer:
             return None
         value = with_text(message.value, text)
         after = count_message(value, self.encode)
-        if after > LARGEST_SHARE * message.tokens and not (kind is Kind.POINTER and after < message.tokens):
+        fold, beside = self.fold(item), 0
+        if fold is not None:
+            kind, beside = Kind.FOLD, sum(other.after for other in fold.rest(self.encode))
+        if after + beside > LARGEST_SHARE * item.tokens and not (kind is Kind.POINTER and after < item.tokens):
             return None
         return Replacement(message.position, value, kind, message.tokens, after, provisional)
 
@@ -395,9 +357,3 @@ def _header(item: Item, sentence: str) -> str:
     return sentence.format(
         tool=tool_name(item.call.name), before=item.message.tokens, id=recall_id(item.message.position)
     )
-
-
-def applied(messages: Sequence[Message], replacements: Sequence[Replacement]) -> list[Mapping[str, Any]]:
-    """The values of a list with its replacements in place."""
-    new = {item.position: item.value for item in replacements}
-    return [new.get(message.position, message.value) for message in messages]

@@ -23,7 +23,7 @@ class Request:
     """What a caller sends beside the history.
 
     `lead` are the system messages that open its own list, `variables` fill the places of the system
-    text, `extra` are messages that follow the history in this one send.
+    text, `extra` are messages that follow the history in this one send; with `keep_rows` none may be missing.
     """
 
     tools: Any = None
@@ -33,10 +33,13 @@ class Request:
     lead: tuple[Mapping[str, Any], ...] = ()
     variables: Mapping[str, Any] | None = None
     extra: tuple[Mapping[str, Any], ...] = ()
+    keep_rows: bool = False
 
     def __post_init__(self) -> None:
         if self.system is not None and not isinstance(self.system, str):
             raise ConfigurationError(f"system: expected the system text as str, found {type(self.system).__name__}.")
+        if self.keep_rows not in (True, False):
+            raise ConfigurationError("keep_rows: expected True or False.")
         output = self.max_output_tokens
         if output is not None and (not isinstance(output, int) or isinstance(output, bool) or output <= 0):
             raise ConfigurationError("max_output_tokens: expected a positive whole number of tokens, for example 4096.")
@@ -116,6 +119,7 @@ def judge(
         "fixed": budget.fixed,
         "prior": prior,
         **({"shadow": shadow} if shadow != "off" else {}),
+        **({"keep_rows": True} if request.keep_rows else {}),
     }
     for name in ("min_reclaim", "cache_ttl", "prefer_idle"):
         value = getattr(config, name)

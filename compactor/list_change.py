@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from compactor.cached_history import CachedHistory
 from compactor.commands.sync import Change, Row
+from compactor.folded import Folded, folds_among
 from compactor.matching import Match
 from compactor.models import Kind, Message
 from compactor.records import chain_of
+from compactor.tokens import Encode, count_message
 
 
 def change_of(held: CachedHistory, found: Match, rows: Mapping[int, Row]) -> Change:
@@ -19,10 +21,11 @@ def change_of(held: CachedHistory, found: Match, rows: Mapping[int, Row]) -> Cha
     if branch is not None or found.reword is not None:
         chain = _chain_before(held, found, rows)
     sources = _sources(held, found.branch)
+    folded = _fold_sources(held, found)
     latest_user = max((i for i, item in enumerate(found.items) if item.value.get("role") == "user"), default=-1)
     new: list[Row] = []
     for i in range(found.stored, len(found.items)):
-        source = sources.get(rows[i].message.own)
+        source = folded.get(i) or sources.get(rows[i].message.own)
         own = rows[i].message.own if source is None else source.own
         chain_behind = chain_of([own], new[-1].chain if new else chain)[0]
         position = None if source is None else source.position
@@ -52,12 +55,56 @@ def _sources(held: CachedHistory, branch: int | None) -> dict[bytes, Message]:
     found: dict[bytes, Message] = {}
     for index, message in enumerate(held.messages):
         leaves = branch is not None and index >= branch and message.live
+        if (message.left if message.kind is Kind.TOMBSTONE else message.kind) in (Kind.FOLD, Kind.FOLDED):
+            continue  # one message of a fold alone tells of others that may not come back
         if (leaves or message.kind is Kind.TOMBSTONE) and (message.own != message.shown or message.pinned):
             found |= dict.fromkeys(message.names, message)
     return found
 
 
-def tokens_of(held: CachedHistory, found: Match, change: Change | None, encoding: str) -> int:
+def _fold_sources(held: CachedHistory, found: Match) -> dict[int, Message]:
+    """For each new item of a run that is all of a fold outside of the history: the message it takes over from."""
+    branch = len(held.messages) if found.branch is None else found.branch
+    kinds = [message.left if message.kind is Kind.TOMBSTONE else message.kind for message in held.messages]
+    sources: dict[int, Message] = {}
+    for fold in folds_among(kinds):
+        members = [held.messages[index] for index in fold.indexes]
+        if any(message.live and index < branch for index, message in zip(fold.indexes, members, strict=True)):
+            continue
+        for first in range(found.stored, len(found.items) - len(members) + 1):
+            run = found.items[first : first + len(members)]
+            if all(item.own == member.own for item, member in zip(run, members, strict=True)):
+                sources |= {first + order: member for order, member in enumerate(members)}
+                break
+    return sources
+
+
+def split_fold(held: CachedHistory, branch: int) -> Folded | None:
+    """The fold that would lose its later messages if the history were left at this index."""
+    folds = folds_among([message.kind for message in held.messages])
+    return next((fold for fold in folds if fold.indexes[0] < branch <= fold.indexes[-1]), None)
+
+
+def as_given(held: CachedHistory, found: Match) -> frozenset[int]:
+    """The items that are shown as the list has them: of a fold that it has not all of, and those in other words."""
+    items = {place: i for i, place in enumerate(found.places) if place is not None}
+    parts: set[int] = set()
+    for fold in folds_among([message.kind for message in held.messages]):
+        there = [items[index] for index in fold.indexes if index in items]
+        if len(there) < len(fold.indexes):
+            parts.update(i for i in there if found.items[i].own == held.messages[_place(found, i)].own)
+    return found.own_words | parts
+
+
+def _place(found: Match, i: int) -> int:
+    place = found.places[i]
+    assert place is not None
+    return place
+
+
+def tokens_of(held: CachedHistory, found: Match, change: Change | None, encoding: str, encode: Encode) -> int:
     """Tokens of the list as it would be sent, replacements in place."""
-    stored = sum(held.messages[place].tokens for place in found.places if place is not None)
+    given = as_given(held, found) - found.own_words
+    stored = sum(held.messages[p].tokens for i, p in enumerate(found.places) if p is not None and i not in given)
+    stored += sum(count_message(found.items[i].stored_value(), encode) for i in given)
     return stored + sum(row.tokens[encoding] for row in (change.rows if change else ()))

@@ -13,10 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from compactor.folded import row_of, with_told
 from compactor.formats.openai import text_of
 from compactor.history import read_history
 from compactor.models import Kind, Message
-from compactor.records import Encoded, encode_message
+from compactor.records import Encoded
 from compactor.repair import is_closing, open_calls
 from compactor.returned import expand, is_shortened
 
@@ -59,11 +60,15 @@ def match(
     `sent` are fingerprints of results that this process handed out cut short.
     """
     live = [i for i in range(lead, len(history)) if history[i].kind is not Kind.TOMBSTONE]
-    said = _without_closings(history, [history[i] for i in live], rows)
-    items, known = _items(history, live, said)
-    matcher = _Matcher(history, live, items, known, sent)
-    found = matcher.beginning() or matcher.with_gaps() or matcher.branch()
-    return replace(found, closed=len(said) < len(rows) or hides_open_calls(items, said))
+    shown = [history[i] for i in live]
+    said = _without_closings(history, shown, rows)
+    found = _matched(history, live, with_told(shown, said), sent)
+    if not all(item.text for item in found.items[found.stored :]):
+        # A fold leaves the history, or left it: its text is all that the list has.
+        said = [row for row in said if row.text]
+        found = _matched(history, live, said, sent)
+    closed = len(said) < len([row for row in rows if row.text]) or hides_open_calls(found.items, said)
+    return replace(found, closed=closed)
 
 
 def hides_open_calls(whole: Sequence[Encoded], given: Sequence[Encoded]) -> bool:
@@ -73,6 +78,13 @@ def hides_open_calls(whole: Sequence[Encoded], given: Sequence[Encoded]) -> bool
 
 def _open_steps(rows: Sequence[Encoded]) -> int:
     return sum(step.open for step in read_history([row.value for row in rows]).steps)
+
+
+def _matched(
+    history: Sequence[Message], live: Sequence[int], rows: Sequence[Encoded], sent: Collection[bytes]
+) -> Match:
+    matcher = _Matcher(history, live, *_items(history, live, rows), sent)
+    return matcher.beginning() or matcher.with_gaps() or matcher.branch()
 
 
 def _without_closings(
@@ -106,7 +118,7 @@ def _items(
     for region in expand([history[i] for i in live], rows):
         items += rows[start : region.first]
         known += [None] * (region.first - start)
-        items += [encode_message(history[live[k]].value) for k in region.places]
+        items += [row_of(history[live[k]]) for k in region.places]
         known += region.places
         start = region.end
     return [*items, *rows[start:]], [*known, *[None] * (len(rows) - start)]
@@ -114,7 +126,7 @@ def _items(
 
 def expanded(messages: Sequence[Message], rows: Sequence[Encoded]) -> list[Encoded]:
     """The rows with what a view of these messages had left out in the place of its sentences."""
-    return _items(messages, range(len(messages)), rows)[0]
+    return _items(messages, range(len(messages)), with_told(messages, rows))[0]
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 from compactor.budget import Budget, budget_for
 from compactor.compaction import describe
 from compactor.correction import Correction, first_correction
-from compactor.drafting import LARGEST, Draft, Limits, Summarize, applied, draft
+from compactor.drafting import LARGEST, Draft, Limits, Summarize, draft
 from compactor.encodings import encoder, encoding_name, prior_of
 from compactor.exceptions import ConfigurationError, InvalidMessageError
 from compactor.formats.openai import leading_system, text_of
@@ -18,7 +18,7 @@ from compactor.json_values import is_object
 from compactor.judging import Request, count_fixed
 from compactor.ledger import PriceOf, bill, rates_of, steps_until
 from compactor.model_config import ModelConfig
-from compactor.models import Code, Compacted, Message, Outcome, recall_id
+from compactor.models import Code, Compacted, Kind, Message, Outcome, recall_id
 from compactor.pins import split_pins
 from compactor.planning import KEEP_RESULTS, Nothing, Plan, Snapshot, plan
 from compactor.records import encode_message
@@ -146,8 +146,11 @@ def _unchanged(messages: Sequence[Any], snapshot: Snapshot, outcome: Outcome) ->
 
 def _changed(messages: Sequence[Any], snapshot: Snapshot, planned: Plan, drafted: Draft, ms: int) -> Compacted:
     outcome = replace(describe(drafted, snapshot, planned), ms=ms)
-    replaced = {item.position for item in drafted.replacements}
-    values = applied(snapshot.messages, drafted.replacements)
-    kept = [values[i] if i in replaced else message for i, message in enumerate(messages)]
-    originals = {recall_id(position): messages[position] for position in sorted(replaced)}
+    new = {item.position: item for item in drafted.replacements}
+    kept = [
+        new[i].value if i in new else message
+        for i, message in enumerate(messages)
+        if i not in new or new[i].kind is not Kind.FOLDED
+    ]
+    originals = {recall_id(position): messages[position] for position in sorted(new)}
     return Compacted(kept, originals, outcome, outcome.before, outcome.after)

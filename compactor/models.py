@@ -47,6 +47,7 @@ class Kind(IntEnum):
     FOLD = 6
     TOMBSTONE = 7
     LIMITED = 8  # cut when it was pushed: the beginning of the original, which is in the archive
+    FOLDED = 9  # part of the conversation, told by the fold before it; a send leaves it out
     CORRUPT = 255  # never stored: a record that this release cannot read
 
 
@@ -58,7 +59,8 @@ class Message:
     `position` counts from the first message ever pushed; in a plain list it is the index. `own` is
     the fingerprint of the original, `shown` that of the last replacement. `soft`: its caller may
     still reword it; `kept`: undone, so not replaced again until released. `cut` is the fingerprint of the
-    cut text that a push stored in its place, if it did; `reopened`: it came back for a pinned phrase.
+    cut text that a push stored in its place, if it did, `earlier` that of a replacement before the last.
+    `reopened`: it came back for a pinned phrase. `left`: of a tombstone, the kind of what stood here.
     """
 
     position: int
@@ -73,11 +75,14 @@ class Message:
     kept: bool = False
     cut: bytes = b""
     reopened: bool = False
+    earlier: bytes = b""
+    left: Kind = Kind.ORIGINAL
 
     @property
     def names(self) -> tuple[bytes, ...]:
         """The fingerprints of all that ever stood here: a caller's list may hold any of it."""
-        return (self.own, self.shown, self.cut) if self.cut else (self.own, self.shown)
+        more = tuple(name for name in (self.cut, self.earlier) if name)
+        return (self.own, self.shown, *more)
 
     @property
     def role(self) -> str:
@@ -93,10 +98,30 @@ class Message:
         """Whether it is part of the conversation: neither a tombstone nor unreadable."""
         return self.kind not in (Kind.TOMBSTONE, Kind.CORRUPT)
 
+    @property
+    def folded(self) -> bool:
+        """Whether a fold before it tells what it held, so that a send leaves it out; its value is a skeleton."""
+        return self.kind is Kind.FOLDED
+
 
 def recall_id(position: int) -> str:
     """The public name of a message: `m12` is the message at position 12."""
     return f"m{position}"
+
+
+def run_id(first: int, last: int) -> str:
+    """The public name of the messages from one position to another: `m12-48`."""
+    return f"m{first}-{last}" if last > first else recall_id(first)
+
+
+def recall_positions(text: str) -> tuple[int, int]:
+    """Reads a recall id, or the id of a run: first and last position. Raises ConfigurationError when it is neither."""
+    match = re.fullmatch(r"m(\d{1,15})(?:-m?(\d{1,15}))?", text.strip()) if isinstance(text, str) else None
+    if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
+        raise ConfigurationError(
+            "recall id: expected the letter m and a position, for example 'm12', or a run such as 'm12-48'."
+        )
+    return int(match[1]), int(match[2] or match[1])
 
 
 def recall_position(text: str) -> int:
@@ -250,7 +275,8 @@ class Code(StrEnum):
 class Outcome:
     """One compaction: numbers and codes only, so it may be shown anywhere.
 
-    `before` and `after` are the expected tokens of a send; `items` counts replaced messages;
+    `before` and `after` are the expected tokens of a send; `items` counts replaced messages, and `by_*`
+    those of each kind (`by_fold`: all messages that became part of a fold, the results that carry it too);
     `reached` says whether the target was reached; `spent_*` are the model's own figures, in tokens;
     `rewrite` counts the tokens behind the first cut; `bill` says it in money, None in older audits.
     Of a `shadow` outcome nothing was replaced: the figures are those that a compaction would have had.
@@ -269,6 +295,7 @@ class Outcome:
     by_model: int = 0
     by_extract: int = 0
     by_arguments: int = 0
+    by_fold: int = 0
     left: int = 0
     reached: bool = False
     model: str = ""

@@ -64,6 +64,7 @@ def unapplied(outcome: Outcome) -> Outcome:
         by_model=0,
         by_extract=0,
         by_arguments=0,
+        by_fold=0,
         positions=(),
         reached=False,
     )

@@ -21,6 +21,7 @@ from compactor.reader import SessionReader
 from compactor.records import PINNED, REOPENED, Record
 from compactor.restoring import ATTEMPTS, Restored, contended, original_of, restored
 from compactor.undoing import brought_back, chosen
+from compactor.unfolding import whole_folds
 
 _GONE = (Kind.TOMBSTONE, Kind.CORRUPT)
 _NOTHING = Restored({}, {}, 0)
@@ -117,14 +118,20 @@ class Pinning:
             return _Pin(Restored(pinned, dict.fromkeys(stored.state.totals, 0), 0), records=pinned)
         if position not in stored.archive:
             raise RecallExpiredError(f"pin: {recall_id(position)} was replaced, and its original is no more.")
-        back = restored(stored, [position], self._reader.around.encoder, flags={position: PINNED})
-        return _Pin(back, (position,), records=dict(back.records))
+        places = whole_folds(stored, [position])
+        if any(place not in stored.archive for place in places):
+            raise RecallExpiredError(
+                f"pin: {recall_id(position)} was folded, and not all of its fold's originals are left."
+            )
+        flags = dict.fromkeys(places, REOPENED) | {position: PINNED}
+        back = restored(stored, places, self._reader.around.encoder, flags=flags)
+        return _Pin(back, tuple(back.records), records=dict(back.records))
 
     def _phrase(self, stored: Stored, phrase: str) -> _Pin:
         """The phrases with a new one; originals whose replacement lost it come back, to be replaced with it again."""
         known = read_phrases(stored.raw.get("pins"))
         named = enumerate(stored.records, start=stored.state.offset)
-        without = [place for place, record in named if _lost(stored, place, record, phrase)]
+        without = whole_folds(stored, [place for place, record in named if _lost(stored, place, record, phrase)])
         back = restored(stored, without, self._reader.around.encoder, flags=dict.fromkeys(without, REOPENED))
         phrases = None if phrase in known else write_phrases([*known, phrase])
         return _Pin(back, tuple(back.records), phrases, dict(back.records))

@@ -1,11 +1,15 @@
 """plan(snapshot, budget): which messages to replace, by the cheapest rungs that reach the target.
 
-Rungs of this module: exact repeats become pointers, above the ceiling also results that the same call
-gave anew; then results lose their form and no information; then large ones become summaries or
-extracts; then long arguments of old calls are elided. Candidates are taken from the oldest on and
+Exact repeats become pointers, above the ceiling also results that the same call gave anew; then results lose
+their form and no information; then large ones become summaries or extracts; then long arguments of old
+calls are elided; then whole steps become folds. Candidates are taken from the oldest on and
 nothing before the frontier (the end of the last replacement) is touched, so one crossing pays for many
-turns and prompt caches stay warm. A message is replaced once: what was condensed stays condensed. Pins and
-rules say what stays.
+Exact repeats become pointers, above the ceiling also results that the same call gave anew; then results lose
+their form and no information; then large ones become summaries or extracts; then long arguments of old
+calls are elided; then whole steps become folds. Candidates are taken from the oldest on and
+nothing before the frontier (the end of the last replacement) is touched, so one crossing pays for many
+turns and prompt caches stay warm. A message is replaced once: what was condensed stays condensed, until
+a fold, made from originals, is all that is left. Pins and rules say what stays.
 """
 
 from __future__ import annotations
@@ -16,109 +20,27 @@ from typing import Final
 
 from compactor.arguments import left_out
 from compactor.budget import Budget
-from compactor.condense import Condensed, Form, condense
-from compactor.failures import tells_of_failure
+from compactor.condense import condense
+from compactor.folds import foldable
 from compactor.formats.openai import Call, media_of, raw_arguments, text_of
 from compactor.history import History, read_history
 from compactor.models import Code, Message
+from compactor.plans import Item, Nothing, Plan, Snapshot
 from compactor.recall_tool import recalled_from
-from compactor.rules import FREE, STANDARD, How, Rules, Treatment
-from compactor.staying import keep_arguments, staying, treatments
+from compactor.repeats import repeats, superseded
+from compactor.rules import FREE, How, joined
+from compactor.staying import keep_arguments, staying, treatments, unfoldable
+
+__all__ = ["Item", "Nothing", "Plan", "Snapshot", "plan"]
 
 LARGE: Final = 400  # tokens; 6-27 % of results hold 24-76 % of tool tokens above it
 MEDIUM: Final = 200  # tokens; smaller results are never summarised
 KEEP_RESULTS: Final = 3
 KEEP_STEPS: Final = 2
-HEADER_TOKENS: Final = 50  # allowance for the header of a replacement
-POINTER_TOKENS: Final = 60
-SUPERSEDED_TOKENS: Final = 120  # a pointer, and the line that tells of a failure
-FORM_TOKENS: Final = 35  # allowance for the sentence that says how to read a condensed text
 LARGEST_CONDENSED: Final = 0.75  # of its source: what frees less stays for a summary
 NEARLY: Final = 0.9  # of what may be freed
 SMALL_CONDENSED: Final = 400  # tokens: no larger than a summary may be
 MARK_TOKENS: Final = 40  # allowance for the mark in an elided string
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A history as one plan sees it; `total` is what a send counts now, fixed part included.
-
-    `rules` say what may be done with which results, `phrases` must survive in whatever replaces one.
-    """
-
-    messages: Sequence[Message]
-    total: int
-    rules: Rules = STANDARD
-    phrases: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One planned replacement: a pointer to a newer result, a condensed text, or else a summary.
-
-    `repeat_of` is the position of the same answer to the same call, `superseded_by` that of another
-    answer to it, `recall_of` that of the original which the result shows again. `elided` of a message
-    with calls: tokens that eliding its arguments is expected to free.
-    """
-
-    index: int
-    message: Message
-    call: Call
-    repeat_of: int | None = None
-    superseded_by: int | None = None
-    recall_of: int | None = None
-    condensed: Condensed | None = None
-    elided: int = 0
-    treatment: Treatment = FREE
-
-    @property
-    def is_pointer(self) -> bool:
-        return any(place is not None for place in (self.repeat_of, self.superseded_by, self.recall_of))
-
-    @property
-    def body_tokens(self) -> int:
-        """What the body of a summary may cost: 15 % of the source, at least 60, at most 340."""
-        return min(340, max(60, self.message.tokens * 15 // 100))
-
-    @property
-    def cost(self) -> int:
-        """Tokens this item is expected to take."""
-        if self.elided:
-            return self.message.tokens - self.elided
-        if self.repeat_of is not None or self.recall_of is not None:
-            return POINTER_TOKENS
-        if self.superseded_by is not None:
-            return SUPERSEDED_TOKENS
-        if self.condensed is not None:
-            form = 0 if self.condensed.form is Form.JSON else FORM_TOKENS
-            return int(self.message.tokens * self.condensed.part) + HEADER_TOKENS + form
-        return self.body_tokens + HEADER_TOKENS
-
-    @property
-    def saving(self) -> int:
-        """Tokens this item is expected to free."""
-        return self.message.tokens - self.cost
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to replace, oldest first; `need` is what must be freed to reach the target."""
-
-    items: tuple[Item, ...]
-    need: int
-    history: History
-
-    @property
-    def last_position(self) -> int:
-        return max(item.message.position for item in self.items)
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """Why there is no plan."""
-
-    code: Code
-    reason: str = ""
 
 
 def plan(
@@ -127,11 +49,13 @@ def plan(
     *,
     keep_results: int = KEEP_RESULTS,
     target_tokens: int | None = None,
+    keep_rows: bool = False,
 ) -> Plan | Nothing:
     """Chooses replacements for a snapshot.
 
     Below the threshold there is nothing to do, unless `target_tokens` (tokens of the whole send)
-    asks for a compaction whatever the threshold says.
+    asks for a compaction whatever the threshold says. With `keep_rows` nothing is folded; without the
+    snapshot's originals nothing that was replaced before is.
     """
     forced = target_tokens is not None
     if snapshot.total < budget.threshold and not forced:
@@ -142,7 +66,7 @@ def plan(
         return reached if forced else Nothing(Code.EXHAUSTED, "system_and_tools")
     history = read_history([message.value for message in snapshot.messages])
     over = snapshot.total > budget.ceiling
-    chosen = _choose(snapshot, history, need, keep_results, over=over)
+    chosen = _choose(snapshot, history, need, keep_results, over=over, keep_rows=keep_rows)
     if not chosen:
         if snapshot.total < budget.threshold:
             return Nothing(Code.NOTHING_TO_DO, "no tool result that may be shortened")
@@ -150,7 +74,8 @@ def plan(
     gain = _freed(chosen)
     if not forced and gain < budget.min_reclaim and not over:
         return Nothing(Code.NO_GAIN, f"would free about {gain} tokens, less than {budget.min_reclaim}")
-    return Plan(tuple(chosen), need, history)
+    last = max(index for item in chosen for index in item.indexes)
+    return Plan(tuple(chosen), need, history, snapshot.messages[last].position)
 
 
 def what_fills(snapshot: Snapshot, budget: Budget, history: History) -> str:
@@ -184,19 +109,56 @@ def unread_tokens(snapshot: Snapshot) -> int:
     return sum(tokens for tokens in unread if tokens > LARGE)
 
 
-def _choose(snapshot: Snapshot, history: History, need: int, keep_results: int, *, over: bool) -> list[Item]:
+def _choose(
+    snapshot: Snapshot, history: History, need: int, keep_results: int, *, over: bool, keep_rows: bool
+) -> list[Item]:
     """The first set of candidates, cheapest rungs first, that reaches the need; else all there are.
 
-    Where nothing reaches it, what keeps everything is taken if it frees nearly as much.
+    Where folds are needed, the newest results stay whole as long as folds of older steps suffice. Where nothing
+    reaches the need, what keeps everything is taken if it frees nearly as much.
     """
     candidates = list(_candidates(snapshot, history, over=over))
+    newest = _newest(history, keep_results)
+    gentler, last = _rungs(newest)
     chosen: list[Item] = []
-    for rung in _rungs(_newest(history, keep_results)):
+    for rung in [*gentler, *last]:
         chosen = _take(candidates, rung, need)
         if _freed(chosen) >= need:
             return chosen
+    if not keep_rows:
+        old = _with_folds(snapshot, history, newest, _take(candidates, gentler[-1], need), need)
+        taken = {item.index for item in old}
+        left = [one for one in candidates if one.index in newest and one.index not in taken]
+        for rung in [_nothing, *last]:
+            chosen = sorted([*old, *_take(left, rung, need - _freed(old))], key=lambda item: item.index)
+            if _freed(chosen) >= need:
+                return chosen
     gentle = _take(candidates, lambda one: one.pointer or one.small(), need)
     return gentle if _freed(gentle) >= NEARLY * _freed(chosen) else chosen
+
+
+def _with_folds(
+    snapshot: Snapshot, history: History, newest: frozenset[int], items: Sequence[Item], need: int
+) -> list[Item]:
+    """The items, with as many and as long folds in the place of some as the need takes, the oldest first."""
+    messages, chosen, freed = snapshot.messages, {item.index: item for item in items}, _freed(items)
+    treated = treatments(snapshot.rules, history, range(len(messages)))
+    stays = newest | unfoldable(messages, history, treated, snapshot.rules, snapshot.phrases)
+    for lengths in foldable(messages, history, stays, snapshot.originals):
+        if freed >= need:
+            break
+        saved = {index: item.saving for index, item in chosen.items()}
+        gains = [fold.saving - sum(saved.get(index, 0) for index in fold.indexes) for fold in lengths]
+        order = next((order for order, gain in enumerate(gains) if freed + gain >= need), len(gains) - 1)
+        if gains[order] > 0:
+            fold = lengths[order]
+            call = history.call_of(fold.holder)
+            assert call is not None, "the holder answers a call"
+            chosen = {index: item for index, item in chosen.items() if index not in fold.indexes}
+            strictest = joined([treated[index] for index in fold.indexes if index in treated])
+            chosen[fold.holder] = Item(fold.holder, messages[fold.holder], call, treatment=strictest, fold=fold)
+            freed += gains[order]
+    return [chosen[index] for index in sorted(chosen)]
 
 
 def _freed(items: Sequence[Item]) -> int:
@@ -257,8 +219,10 @@ class _Candidate:
 _Rung = Callable[[_Candidate], Item | None]
 
 
-def _rungs(newest: frozenset[int]) -> list[_Rung]:
-    """The rungs by what they take; `newest` are messages that stay, results only while older ones can be had."""
+def _rungs(newest: frozenset[int]) -> tuple[list[_Rung], list[_Rung]]:
+    """The rungs before folds, and those beside them; `newest` are messages that stay, results only while older
+    ones can be had.
+    """
 
     def old(candidate: _Candidate) -> bool:
         return candidate.index not in newest
@@ -269,16 +233,23 @@ def _rungs(newest: frozenset[int]) -> list[_Rung]:
     def elided(candidate: _Candidate) -> Item | None:
         return candidate.elided() if old(candidate) else None
 
-    return [
+    gentler: list[_Rung] = [
         lambda one: one.pointer,
         lambda one: one.pointer or (one.condensed() if old(one) else None),
         lambda one: one.pointer or (one.small() if old(one) and large(one) else None),
         lambda one: one.pointer or (one.small() if old(one) else None),
         lambda one: one.pointer or (one.smallest() if old(one) else None),
         lambda one: one.pointer or (one.smallest() if old(one) else None) or elided(one),
+    ]
+    last: list[_Rung] = [
         lambda one: one.pointer or (one.smallest() if old(one) or large(one) else None) or elided(one),
         lambda one: one.pointer or one.smallest() or elided(one),
     ]
+    return gentler, last
+
+
+def _nothing(_candidate: _Candidate) -> Item | None:
+    return None
 
 
 def _take(candidates: Sequence[_Candidate], rung: _Rung, need: int) -> list[Item]:
@@ -304,8 +275,8 @@ def _candidates(snapshot: Snapshot, history: History, *, over: bool) -> Iterator
     behind = [i for i, message in enumerate(messages) if i > frontier or message.reopened]
     treated = treatments(rules, history, behind)
     kept = staying(treated, history)
-    repeats = _repeats(messages, history, behind)
-    superseded = _superseded(messages, history, behind) if over or rules.any_repeatable else {}
+    repeated = repeats(messages, history, behind)
+    outdated = superseded(messages, history, behind) if over or rules.any_repeatable else {}
     for index in behind:
         message, call = messages[index], history.call_of(index)
         step = history.step_of.get(index)
@@ -324,8 +295,8 @@ def _candidates(snapshot: Snapshot, history: History, *, over: bool) -> Iterator
             # No pointer like a repeat's: while it is among the newest, the model still needs what it asked for.
             yield _Candidate(item, _condensed=[replace(item, recall_of=recall_of)])
             continue
-        repeat_of = repeats.get(index)
-        newer = superseded.get(index) if repeat_of is None and (over or item.treatment.repeatable) else None
+        repeat_of = repeated.get(index)
+        newer = outdated.get(index) if repeat_of is None and (over or item.treatment.repeatable) else None
         pointer = replace(item, repeat_of=repeat_of, superseded_by=newer)
         yield _Candidate(item, pointer if pointer.is_pointer and pointer.saving > 0 else None)
 
@@ -342,40 +313,6 @@ def _elidable(message: Message, called: Sequence[Call]) -> int:
         if len(called[order].arguments) * share > LARGE
     ]
     return int(sum(freed for freed in lost if freed > 0))
-
-
-def _repeats(messages: Sequence[Message], history: History, indexes: Sequence[int]) -> dict[int, int]:
-    """For each result that the same call gave again the same: the position of the newest one."""
-    found: dict[int, int] = {}
-    newest: dict[tuple[str, str, str], int] = {}
-    for index in reversed(indexes):
-        call, message = history.call_of(index), messages[index]
-        text = text_of(message.value)
-        if call is None or not text or media_of(message.value):
-            continue
-        position = newest.setdefault((call.name, call.arguments, text), message.position)
-        if position != message.position:
-            found[index] = position
-    return found
-
-
-def _superseded(messages: Sequence[Message], history: History, indexes: Sequence[int]) -> dict[int, int]:
-    """For each result that the same call gave anew: the position of the newest one.
-
-    A failure supersedes no answer that was none, nor does an empty one: what was found would be gone.
-    """
-    found: dict[int, int] = {}
-    newest: dict[tuple[str, str], tuple[int, bool]] = {}
-    for index in reversed(indexes):
-        call, message = history.call_of(index), messages[index]
-        text = text_of(message.value)
-        if call is None or not (text or media_of(message.value)):
-            continue
-        failed = tells_of_failure(text)
-        position, newer_failed = newest.setdefault((call.name, call.arguments), (message.position, failed))
-        if position != message.position and (failed or not newer_failed):
-            found[index] = position
-    return found
 
 
 def _newest(history: History, keep_results: int) -> frozenset[int]:

@@ -4,8 +4,10 @@ Head, 51 bytes, big endian: version u8 | flags u8 | kind u8 | tokens cl100k u32 
 pushed ms u64 | own 8 bytes | shown 8 bytes | chain 16 hex bytes. `own` is the fingerprint of the
 original, `shown` that of what last stood here in its place, `chain` hashes the originals up to here
 as they were pushed. A token count of 0xFFFFFFFF means "not counted in this encoding". A tombstone
-is a head alone. In a record with the flag LIMITED, 8 bytes stand between head and JSON: the fingerprint
-of the cut text that a push stored in place of the original.
+is a head alone. Between head and JSON stand 8 bytes more with the flag LIMITED, the fingerprint of the
+cut text that a push stored in place of the original, and 8 bytes with the flag EARLIER, that of the
+replacement that stood here before the last one. Of a message that is part of a fold, the JSON is a
+skeleton that costs no tokens, and `shown` is what was shown before the fold.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ SOFT: Final = 8  # came with a caller's list as its latest user message: that ca
 KEPT: Final = 16  # undone: not replaced again until it is released
 LIMITED: Final = 32  # cut when it was pushed
 REOPENED: Final = 64  # brought back for a pinned phrase: to be replaced again wherever it stands
+EARLIER: Final = 128  # replaced more than once
 
+_KINDS: Final[dict[int, Kind]] = {kind.value: kind for kind in Kind}
 _HEAD: Final = struct.Struct(">BBBIIQ8s8s16s")
 _PUSHED: Final = struct.Struct(">BBBII")
 _NO_CHAIN: Final = b"0" * 16
@@ -103,6 +107,18 @@ class Record:
     chain: bytes
     text: bytes
     cut: bytes = b""
+    earlier: bytes = b""
+
+    @property
+    def left(self) -> Kind:
+        """Of a tombstone: the kind of the replacement that waits in it, ORIGINAL when none does."""
+        waits = self.text[0] if self.kind is Kind.TOMBSTONE and self.text else Kind.ORIGINAL
+        return _KINDS.get(waits, Kind.ORIGINAL)
+
+    @property
+    def size(self) -> int:
+        """Bytes that the session is charged for: all behind the head."""
+        return len(self.cut) + len(self.earlier) + len(self.text)
 
     def value(self) -> Any:
         """The message, read-only. Raises SessionDamagedError when it cannot be read, or is no message."""
@@ -120,17 +136,32 @@ class Record:
         head = _HEAD.pack(
             VERSION, self.flags, self.kind, *self.tokens, self.pushed_ms, self.own, self.shown, self.chain
         )
-        return head + self.cut + self.text
+        return head + self.cut + self.earlier + self.text
 
     def showing(self, message: Encoded, kind: Kind, *, provisional: bool, tokens: Mapping[str, int]) -> Record:
         """The same place in the history showing another message; `own` and `chain` stay the original's."""
+        shown = self.shown if kind is Kind.FOLDED else message.own
+        earlier = self.earlier if self.shown in (self.own, self.cut, shown) else self.shown
+        kept = (self.flags & (PINNED | SOFT | LIMITED)) | (EARLIER if earlier else 0)
         return replace(
             self,
-            flags=message.flags | (PROVISIONAL if provisional else 0) | (self.flags & (PINNED | SOFT | LIMITED)),
+            flags=message.flags | (PROVISIONAL if provisional else 0) | kept,
             kind=kind,
             tokens=_slots(tokens),
-            shown=message.own,
+            shown=shown,
             text=message.text,
+            earlier=earlier,
+        )
+
+    def brought_back(self, original: Record) -> Record:
+        """The original in this place again; a list that still holds what was shown here is recognised."""
+        return replace(
+            original,
+            flags=original.flags | (EARLIER if self.earlier else 0),
+            pushed_ms=self.pushed_ms,
+            shown=self.shown,
+            chain=self.chain,
+            earlier=self.earlier,
         )
 
 
@@ -157,11 +188,13 @@ def unpack(data: bytes) -> Record:
     except ValueError:
         raise SessionDamagedError(f"stored record: unknown kind {kind}; a newer release wrote it.") from None
     # What a tombstone keeps of its message is read by the scripts alone.
-    start = _HEAD.size + (8 if flags & LIMITED and known is not Kind.TOMBSTONE else 0)
+    named = 0 if known is Kind.TOMBSTONE else flags
+    middle = _HEAD.size + (8 if named & LIMITED else 0)
+    start = middle + (8 if named & EARLIER else 0)
     if len(data) < start:
         raise SessionDamagedError("stored record: was cut off; it was damaged outside of Compactor.")
-    cut = data[_HEAD.size : start]
-    return Record(flags, known, (cl100k, o200k), pushed_ms, own, shown, chain, data[start:], cut)
+    cut, earlier = data[_HEAD.size : middle], data[middle:start]
+    return Record(flags, known, (cl100k, o200k), pushed_ms, own, shown, chain, data[start:], cut, earlier)
 
 
 def encode_message(message: object, *, max_bytes: int | None = None) -> Encoded:

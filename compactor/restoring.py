@@ -65,10 +65,9 @@ def restored(
         original = before(stored, position, shown)
         for name, encode in encoders.items():
             added[name] += _tokens(original, name, encode) - _tokens(shown, name, encode)
-        bytes_added += len(original.text) - len(shown.text)
-        # The replacement's fingerprint stays, so that a list which still holds it is recognised.
-        given = original.flags | flags[position] | (shown.flags & PINNED)
-        records[position] = replace(original, flags=given, shown=shown.shown)
+        back = shown.brought_back(original)
+        bytes_added += back.size - shown.size
+        records[position] = replace(back, flags=back.flags | flags.get(position, 0) | (shown.flags & PINNED))
     return Restored(records, added, bytes_added)
 
 

@@ -16,6 +16,7 @@ from compactor.effects import Flow, compute, run
 from compactor.exceptions import ConfigurationError, RecallExpiredError, SessionDamagedError, StoreUnavailableError
 from compactor.formats.openai import part_of, text_of
 from compactor.history import read_history
+from compactor.list_change import split_fold
 from compactor.models import (
     Code,
     CompactionId,
@@ -27,6 +28,7 @@ from compactor.models import (
     recall_id,
     recall_part,
     recall_position,
+    recall_positions,
 )
 from compactor.outcomes import from_json, to_json
 from compactor.pushing import OWN_OPERATION_MS, Pushing, operation_id
@@ -36,6 +38,7 @@ from compactor.records import ENCODINGS, KEPT, chain_of
 from compactor.repair import closing_result, open_calls
 from compactor.restoring import ATTEMPTS, Restored, contended, original_of, restored
 from compactor.undoing import chosen, places, standing
+from compactor.unfolding import Unfolding, with_whole_folds
 from compactor.wording import wording_for
 
 T = TypeVar("T")
@@ -46,10 +49,15 @@ class Revising:
 
     def __init__(self, reader: SessionReader, pushing: Pushing) -> None:
         self._reader, self._pushing = reader, pushing
+        self._unfolding = Unfolding(reader)
 
     def recall(self, name: str) -> Flow[Any]:
-        """The original message, or the part of one (`m12.1`), that a recall id names."""
+        """The original message, the part of one (`m12.1`), or the list of a run (`m12-48`) that a recall id names."""
         whole, part = recall_part(name)
+        first, last = recall_positions(whole)
+        if last > first and part is None:
+            records = yield from run(recall.recall_run(self._reader.keys, first, last))
+            return [record.value() for record in records]
         record = yield from run(recall.recall(self._reader.keys, recall_position(whole)))
         value = record.value()
         if part is None:
@@ -157,7 +165,10 @@ class Revising:
             leaving = sum(1 for message in messages[index + 1 :] if message.kind is not Kind.TOMBSTONE)
             if not leaving:
                 return tried  # they left, and the reply to that was lost
-            if (yield from self._branch(seen.history, index + 1)):
+            fold = split_fold(seen.history, index + 1)
+            if fold is not None:
+                yield from self._unfolding.unfold(seen.history, fold)
+            elif (yield from self._branch(seen.history, index + 1)):
                 return leaving
             tried = leaving
         raise contended()
@@ -197,6 +208,7 @@ class Revising:
             end = (recall_position(at) if isinstance(at, str) else at) - stored.state.offset + 1
             if not 0 < end <= len(stored.records) or stored.records[end - 1].kind is Kind.TOMBSTONE:
                 raise RecallExpiredError("at: is no live message of this session.")
+        stored = with_whole_folds(stored, end)
         state, ledger = _forked_state(stored, end), self._reader.ledger_of(new)
         yield from ledger.admit(int(state["bytes"]))
         copy = revise.fork(
@@ -265,7 +277,7 @@ def _forked_state(stored: Stored, end: int) -> dict[str, str | bytes | int | flo
         "length": end,
         "tombs": end - len(live),
         "lead": lead,
-        "bytes": sum(len(record.cut) + len(record.text) for record in records) + archived,
+        "bytes": sum(record.size for record in records) + archived,
         "chain": chains[-1] if chains else b"",
     }
     fields |= {name: value for name, value in stored.raw.items() if name.startswith(("judged", "anchor", "pins"))}

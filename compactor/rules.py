@@ -116,6 +116,13 @@ class Treatment:
 
 FREE: Final = Treatment()
 
+
+def joined(treatments: Sequence[Treatment]) -> Treatment:
+    """What holds for a text made from several results: no model sees it if none may see one of them."""
+    how = How.EXTRACT if any(one.how is How.EXTRACT for one in treatments) else How.FREELY
+    return Treatment(how, keep_errors=any(one.keep_errors for one in treatments))
+
+
 # Instructions that an agent read, with whatever tool: without them it goes on as if it had never been told.
 DEFAULT_RULES: Final = (
     *(Rule(arguments={"*": f"*{name}"}, never=True) for name in ("AGENTS.md", "CLAUDE.md", "SKILL.md")),

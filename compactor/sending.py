@@ -166,7 +166,12 @@ class Sending:
         if self._shadowed:
             whole = replace(whole, ceiling=_NO_CEILING, threshold=_NO_CEILING)
         composed = partial(
-            compose, messages, encode=send.encode, beside=send.fixed.total, protection=self._reader.protection(history)
+            compose,
+            messages,
+            encode=send.encode,
+            beside=send.fixed.total,
+            protection=self._reader.protection(history),
+            keep_rows=send.request.keep_rows,
         )
         view = composed(whole, cut=history.cut)
         if send.tool_text:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from compactor.formats.openai import Call
+from compactor.formats.openai import Call, text_of
 from compactor.history import History
+from compactor.models import Message
 from compactor.pins import holds
 from compactor.rules import How, Rules, Treatment
 
@@ -30,6 +31,19 @@ def staying(treated: Mapping[int, Treatment], history: History) -> frozenset[int
             if kept[treatment.keeper, call.name] <= treatment.keep_last:
                 found.add(index)
     return frozenset(found)
+
+
+def unfoldable(
+    messages: Sequence[Message],
+    history: History,
+    treated: Mapping[int, Treatment],
+    rules: Rules,
+    phrases: Sequence[str],
+) -> frozenset[int]:
+    """Messages that keep their step out of a fold: what a rule keeps, and what holds a pinned phrase."""
+    calls = {step.start for step in history.steps if step.calls and keep_arguments(step.calls, rules, phrases)}
+    held = {i for i, m in enumerate(messages) if phrases and any(holds(text_of(m.value), each) for each in phrases)}
+    return frozenset(calls | held) | staying(treated, history)
 
 
 def keep_arguments(called: Sequence[Call], rules: Rules, phrases: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Stored records as messages, counted in one encoding."""
+"""Stored records as messages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from compactor.tokens import Encode, count_message
 
 def read_messages(records: Sequence[Record], offset: int, encoding: str, encode: Encode) -> list[Message]:
     """Stored records as messages, counted in one encoding."""
-    return [_message(record, offset + index, encoding, encode) for index, record in enumerate(records)]
+    return [read_message(record, offset + index, encoding, encode) for index, record in enumerate(records)]
 
 
-def _message(record: Record, position: int, encoding: str, encode: Encode) -> Message:
-    """One record as a message; a tombstone and what cannot be read hold nothing and cost nothing."""
+def read_message(record: Record, position: int, encoding: str, encode: Encode) -> Message:
+    """One record as a message; a tombstone and what cannot be read hold nothing, and cost nothing, as a skeleton."""
     kind = record.kind
     value: Mapping[str, Any] = {}
     if kind not in (Kind.TOMBSTONE, Kind.CORRUPT):
@@ -25,7 +25,7 @@ def _message(record: Record, position: int, encoding: str, encode: Encode) -> Me
             value = record.value()
         except SessionDamagedError:
             kind = Kind.CORRUPT
-    tokens = record.counted(encoding) if value else 0
+    tokens = record.counted(encoding) if value and kind is not Kind.FOLDED else 0
     return Message(
         position=position,
         value=value,
@@ -36,6 +36,8 @@ def _message(record: Record, position: int, encoding: str, encode: Encode) -> Me
         own=record.own,
         shown=record.shown,
         cut=record.cut,
+        earlier=record.earlier,
+        left=record.left,
         soft=bool(record.flags & SOFT),
         kept=bool(record.flags & KEPT),
         reopened=bool(record.flags & REOPENED),

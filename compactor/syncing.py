@@ -18,7 +18,7 @@ from compactor.formats.openai import leading_system
 from compactor.frozen import freeze
 from compactor.json_values import is_array
 from compactor.judging import beginning_at
-from compactor.list_change import change_of, tokens_of
+from compactor.list_change import as_given, change_of, split_fold, tokens_of
 from compactor.matching import Match, expanded, hides_open_calls, match
 from compactor.models import Message
 from compactor.pushing import OWN_OPERATION_MS, Pushing, operation_id
@@ -26,6 +26,7 @@ from compactor.queueing import Queueing
 from compactor.reader import HEAVY, MANY, Look, SessionReader
 from compactor.records import ENCODINGS, Encoded
 from compactor.tokens import Encode, count_message, json_text
+from compactor.unfolding import Unfolding
 
 _ATTEMPTS: Final = 8  # at a history that others change all the while
 FULL: Final = "session_full"
@@ -77,6 +78,7 @@ class Syncing:
 
     def __init__(self, reader: SessionReader, pushing: Pushing, queueing: Queueing) -> None:
         self._reader, self._pushing, self._queueing = reader, pushing, queueing
+        self._unfolding = Unfolding(reader)
 
     def read(self, messages: object) -> Flow[Listed]:
         """Splits a list into system text and conversation. Raises InvalidMessageError, also for a single message."""
@@ -98,6 +100,9 @@ class Syncing:
         for _ in range(_ATTEMPTS):
             held = self._reader.around.histories.get(self._reader.cache_key) or EMPTY
             found = yield from self._matched(held, listed.rows)
+            if found.branch is not None and (fold := split_fold(held, found.branch)) is not None:
+                yield from self._unfolding.unfold(held, fold)
+                continue
             try:
                 seen, refusal = yield from self._look(held, found, judgement, encode, mode)
             except SessionEvictedError:
@@ -188,7 +193,7 @@ class Syncing:
                 max_bytes=self._reader.settings.max_session_bytes,
             )
         after = held.chain if change is None else change.after
-        tokens = None if held is EMPTY else tokens_of(held, found, change, self._reader.encoding)
+        tokens = None if held is EMPTY else tokens_of(held, found, change, self._reader.encoding, encode)
         places = [place for place in found.places if place is not None]
         judged = beginning_at(judgement, held.messages[places[0]].position if places else 0)
         seen = yield from self._queueing.look(judged, encode, mode=mode, load=Load(tokens, after), first=first)
@@ -223,10 +228,11 @@ class Syncing:
         following = held.offset + len(held.messages) - found.stored
 
         def read() -> tuple[Message, ...]:
+            given = as_given(held, found)
             answer: list[Message] = []
             for i, place in enumerate(found.places):
                 stored = None if place is None else held.messages[place]
-                if stored is not None and i not in found.own_words:
+                if stored is not None and i not in given:
                     answer.append(stored)
                     continue
                 value = found.items[i].stored_value()

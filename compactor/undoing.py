@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from compactor.exceptions import CompactionNotFoundError
+from compactor.folded import folds_among
 from compactor.models import Code, Kind, Outcome
 from compactor.records import Record
 
@@ -48,7 +49,16 @@ def places(positions: Sequence[int], records: Sequence[Record], offset: int) -> 
     left = [records[position - offset] for position in positions if 0 <= position - offset < len(records)]
     carried = {(record.own, record.shown) for record in left if record.kind is Kind.TOMBSTONE}
     found |= {position for position, record in live.items() if (record.own, record.shown) in carried}
-    return sorted(found)
+    return sorted(found - _parts(found, records, offset))
+
+
+def _parts(found: Collection[int], records: Sequence[Record], offset: int) -> set[int]:
+    """Of folds of which not all messages are there, those that are: a fold comes back whole or not at all."""
+    parts: set[int] = set()
+    for fold in folds_among([record.kind for record in records]):
+        positions = {offset + index for index in fold.indexes}
+        parts |= set() if positions <= set(found) else positions
+    return parts
 
 
 def brought_back(audit: Sequence[Outcome], compaction: Outcome) -> tuple[int, ...]:

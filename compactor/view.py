@@ -16,6 +16,7 @@ from typing import Any, Final
 from compactor.budget import Budget
 from compactor.carriers import carrier_of, gap_sentence
 from compactor.extract import head_and_tail
+from compactor.folded import folds_among
 from compactor.formats.openai import (
     RESULT_ROLES,
     SYSTEM_ROLES,
@@ -74,12 +75,14 @@ Shown = Mapping[int, tuple[Mapping[str, Any], int]]
 class _Composer:
     """One history, read once; `render` gives its view under a cut."""
 
-    def __init__(self, messages: Sequence[Message], encode: Encode) -> None:
+    def __init__(self, messages: Sequence[Message], encode: Encode, *, keep_rows: bool = False) -> None:
         self.messages = messages
+        self.keep_rows = keep_rows
         self.encode = encode
         self.history: History = read_history([message.value for message in messages])
         self.wording = wording_for(next((text_of(m.value) for m in messages if m.role == "user"), ""))
-        self.droppable = [step for step in self.history.steps if self._is_droppable(step)]
+        self.told_by = self._fold_members()
+        self.droppable = self._droppable()
         self._leaving = {step.start for step in self.droppable}
         self._indexes = [step.indexes for step in self.droppable]
         self._leaves_with_turn = self._turn_leavers()
@@ -95,8 +98,28 @@ class _Composer:
         return [
             (index, *(carried.get(index) or shortened.get(index) or (message.value, message.tokens)))
             for index, message in enumerate(self.messages)
-            if not dropped[index] or index in carried
+            if not message.folded and (not dropped[index] or index in carried)
         ]
+
+    def _fold_members(self) -> dict[int, int]:
+        """For each step that a fold tells of: the step that carries the fold, both by their first message."""
+        step_of = self.history.step_of
+        return {
+            step_of[index].start: step_of[fold.carriers[0]].start
+            for fold in folds_among([message.kind for message in self.messages])
+            for index in fold.hidden
+            if index in step_of and fold.carriers[0] in step_of
+        }
+
+    def _droppable(self) -> list[Step]:
+        """The steps that may leave; those of one fold leave together or stay."""
+        found = [step for step in self.history.steps if self._is_droppable(step)]
+        if not self.told_by:
+            return found
+        starts = {step.start for step in found}
+        bound = {carrier for start, carrier in self.told_by.items() if start not in starts}
+        bound |= {carrier for carrier in self.told_by.values() if carrier not in starts}
+        return [step for step in found if self.told_by.get(step.start, step.start) not in bound]
 
     def _is_droppable(self, step: Step) -> bool:
         """Not the newest step, nothing unread, nothing pinned, no call that may still be answered."""
@@ -104,7 +127,9 @@ class _Composer:
         newest = step.start == history.last_assistant
         if newest and (history.last_user < step.start or step.open or step.answered):
             return False
-        if step.open and step.start > history.last_user:
+        if step.open and (self.keep_rows or step.start > history.last_user):
+            return False
+        if step.orphans and self.keep_rows:
             return False
         if any(history.roles[index] not in RESULT_ROLES for index in range(step.start + 1, max(step.indexes))):
             return False  # a late answer: its place could hold no sentence that is known again behind its call
@@ -147,6 +172,9 @@ class _Composer:
             if position not in cut.spared:
                 for index in indexes:
                     dropped[index] = 1
+        for start, carrier in self.told_by.items():
+            for index in self.history.step_of[start].indexes:
+                dropped[index] = dropped[carrier]
         for index in range(len(self.messages)):  # a late answer stands behind its call, out of the order of positions
             if self._leaves_with_turn[index] and self.position(index) < cut.turns:
                 dropped[index] = 1
@@ -157,7 +185,7 @@ class _Composer:
         carried: dict[int, tuple[Mapping[str, Any], int]] = {}
         first: int | None = None
         for order, step in enumerate(self.droppable):
-            position = self.position(step.start)
+            position = self.position(self.told_by.get(step.start, step.start))
             if position >= cut.steps:
                 break
             if position < cut.turns or not dropped[step.start]:
@@ -165,7 +193,7 @@ class _Composer:
             if first is None:
                 first = order
             following = self.droppable[order + 1].start if order + 1 < len(self.droppable) else len(self.messages)
-            ends = following == len(self.messages) or not dropped[following]
+            ends = self.keep_rows or following == len(self.messages) or not dropped[following]
             if ends or not all(dropped[step.start : following]):
                 carried.update(self._carry(first, order))
                 first = None
@@ -209,22 +237,25 @@ def compose(
     beside: int,
     cut: Cut | None = None,
     protection: Protection = UNPROTECTED,
+    keep_rows: bool = False,
 ) -> View:
     """The list for one send: the history itself when it fits, else a view that fits the ceiling.
 
     `beside` counts the tokens sent beside these messages. A remembered `cut` is
     used as long as its view still fits, so that the sent prefix stays the same. The fit is
-    `impossible` when even the smallest valid list exceeds the ceiling; that list is returned.
+    `impossible` when even the smallest valid list exceeds the ceiling; that list is returned. With
+    `keep_rows` old results leave and no message does.
     """
     total = sum(message.tokens for message in messages)
     if beside + total <= budget.ceiling:
-        return View(tuple(m.value for m in messages), total, Fit.FITS, NO_CUT, stable_until=settled(messages))
+        shown = [message for message in messages if not message.folded]
+        return View(tuple(m.value for m in shown), total, Fit.FITS, NO_CUT, stable_until=settled(shown))
     room, target = budget.ceiling - beside, budget.target - beside
-    composer = _Composer(messages, encode)
+    composer = _Composer(messages, encode, keep_rows=keep_rows)
     protected = protection.indexes(messages, composer.history)
     if protected:
         staying = [replace(m, pinned=True) if i in protected else m for i, m in enumerate(messages)]
-        view = _search(_Composer(staying, encode), room, target, cut)
+        view = _search(_Composer(staying, encode, keep_rows=keep_rows), room, target, cut)
         if view.fit is not Fit.IMPOSSIBLE:
             return view
     return _search(composer, room, target, cut)
@@ -241,7 +272,7 @@ def _search(composer: _Composer, room: int, target: int, remembered: Cut | None)
         kept = composer.render(remembered, {})
         if _tokens(kept) <= room:
             return _view(composer, kept, Fit.SHORTENED, remembered)
-    ends = [composer.position(step.start) + 1 for step in composer.droppable]
+    ends = [composer.position(step.start) + 1 for step in composer.droppable if step.start not in composer.told_by]
     steps = _lowest(composer, [Cut(steps=end) for end in ends], min(room, target), {})
     kept = composer.render(steps, {})
     if _tokens(kept) <= room:
@@ -256,6 +287,8 @@ def _search(composer: _Composer, room: int, target: int, remembered: Cut | None)
 
 def _turn_cuts(composer: _Composer, steps: Cut) -> list[Cut]:
     """Ever more whole turns left out, at last the carriers of the turn that stays."""
+    if composer.keep_rows:
+        return []
     users = [index for index, role in enumerate(composer.history.roles) if role == "user" and index > 0]
     starts = [composer.position(index) for index in users]
     return [
@@ -317,11 +350,12 @@ def _shorten(composer: _Composer, index: int, wanted: int) -> tuple[Mapping[str,
 
 
 def _view(composer: _Composer, kept: Sequence[Row], fit: Fit, cut: Cut) -> View:
+    shown = [index for index, message in enumerate(composer.messages) if not message.folded]
     same = next(
         (
             order
             for order, (index, value, _) in enumerate(kept)
-            if index != order or value is not composer.messages[order].value
+            if index != shown[order] or value is not composer.messages[index].value
         ),
         len(kept),
     )
@@ -330,8 +364,8 @@ def _view(composer: _Composer, kept: Sequence[Row], fit: Fit, cut: Cut) -> View:
         tokens=_tokens(kept),
         fit=fit,
         cut=cut,
-        left_out=len(composer.messages) - len(kept),
-        stable_until=min(same, settled(composer.messages)),
+        left_out=len(shown) - len(kept),
+        stable_until=min(same, settled([composer.messages[index] for index in shown])),
     )
 
 

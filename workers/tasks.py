@@ -160,6 +160,7 @@ def flat(outcome: Outcome) -> dict[str, Any]:
         "by_condensed": outcome.by_condensed,
         "by_arguments": outcome.by_arguments,
         "by_pointer": outcome.by_pointer,
+        "by_fold": outcome.by_fold,
         "left": outcome.left,
         "model": outcome.model,
         "ms": outcome.ms,

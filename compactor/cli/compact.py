@@ -56,7 +56,7 @@ def compact(
     outcome = done.outcome
     by = (
         f"{outcome.by_model} by model, {outcome.by_extract} by extract, {outcome.by_condensed} condensed, "
-        f"{outcome.by_pointer} by pointer, {outcome.by_arguments} with elided arguments"
+        f"{outcome.by_pointer} by pointer, {outcome.by_arguments} with elided arguments, {outcome.by_fold} folded"
     )
     stderr.print(f"{outcome.outcome}: {done.before:,} → {done.after:,} tokens ({by}) {outcome.reason}".strip())
     if outcome.bill is not None:

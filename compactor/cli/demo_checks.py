@@ -10,7 +10,7 @@ from compactor.cli.reading import stored_session
 from compactor.client import Compactor
 from compactor.commands.read import Stored
 from compactor.formats.openai import text_of
-from compactor.models import Code, Fit, recall_id
+from compactor.models import Code, Fit, Kind, recall_id
 from compactor.records import write_json
 from compactor.tokens import PER_REQUEST, count_message
 from compactor.validity import added_faults
@@ -52,7 +52,9 @@ class Report:
 def verify(memory: Compactor, name: str, agent: Agent, *, goal: int) -> Report:
     """Reads the session back and compares it, byte for byte, with what the agent pushed."""
     stored = stored_session(memory, name)
-    faults = agent.faults + added_faults(agent.pushed, [record.value() for record in stored.records])
+    faults = agent.faults + added_faults(
+        agent.pushed, [record.value() for record in stored.records if record.kind is not Kind.FOLDED]
+    )
     replaced = [position for position, record in enumerate(stored.records) if record.kind]
     same = sum(agent.session.recall(recall_id(position)) == agent.pushed[position] for position in replaced)
     kept, unchanged = _kept(stored, agent.pushed)
@@ -73,6 +75,7 @@ def verify(memory: Compactor, name: str, agent: Agent, *, goal: int) -> Report:
         "by_condensed": sum(outcome.by_condensed for outcome in agent.outcomes),
         "by_arguments": sum(outcome.by_arguments for outcome in agent.outcomes),
         "by_pointer": sum(outcome.by_pointer for outcome in agent.outcomes),
+        "by_fold": sum(outcome.by_fold for outcome in agent.outcomes),
         "failures": sorted({run.reason for run in agent.outcomes if run.outcome is Code.SUMMARIZER_FAILED}),
         "kept_messages": kept,
         "kept_unchanged": unchanged,

@@ -116,11 +116,11 @@ class Screen:
 def _runs(outcomes: list[Outcome]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("compaction")
-    by_what = ("model", "extract", "condensed", "pointer", "arguments")
+    by_what = ("model", "extract", "condensed", "pointer", "arguments", "fold")
     for title in ("tokens before", "after", "saved", "replaced", *by_what, "seconds"):
         table.add_column(title, justify="right")
     for outcome in outcomes:
-        by = (outcome.by_model, outcome.by_extract, outcome.by_condensed, outcome.by_pointer, outcome.by_arguments)
+        by = tuple(getattr(outcome, f"by_{what}") for what in by_what)
         tokens = (outcome.before, outcome.after, outcome.saved)
         figures = [*(f"{count:,}" for count in (*tokens, outcome.items, *by)), f"{outcome.ms / 1000:.1f}"]
         table.add_row(outcome.outcome.value, *figures)

@@ -204,6 +204,15 @@ def read_pins(keys: SessionKeys) -> Command[bytes]:
     return Command(lambda replies: replies[0] or b"", reads=(("HGET", keys.state, "pins"),))
 
 
+def read_archive(keys: SessionKeys, positions: Sequence[int]) -> Command[dict[int, bytes]]:
+    """The compressed originals at these positions, as far as there are any; at least one position."""
+
+    def parse(replies: list[Any]) -> dict[int, bytes]:
+        return {p: blob for p, blob in zip(positions, replies[0], strict=True) if blob is not None}
+
+    return Command(parse, reads=(("HMGET", keys.archive, *positions),))
+
+
 def read_audit(keys: SessionKeys) -> Command[list[dict[str, Any]]]:
     """The finished compactions, oldest first."""
 

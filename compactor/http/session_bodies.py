@@ -59,8 +59,9 @@ Name = Annotated[
 RecallId = Annotated[
     str,
     Path(
-        pattern=r"^m[0-9]{1,15}(\.[1-9][0-9]{0,5})?$",
-        description="A recall id such as `m12`; `m12.1` is the first call of that message.",
+        pattern=r"^m[0-9]{1,15}(\.[1-9][0-9]{0,5}|-m?[0-9]{1,15})?$",
+        description="A recall id such as `m12`; `m12.1` is the first call of that message; "
+        "of a run such as `m12-48` the answer is a list.",
     ),
 ]
 IdempotencyKey = Annotated[
@@ -153,7 +154,8 @@ class EstimateBody(Configured):
 class PrepareBody(EstimateBody):
     """The model call to prepare; `messages` is the caller's own list of the whole conversation, if it keeps one.
 
-    `extra` messages follow the history in this send alone; `tool_text` writes calls and results as text.
+    `extra` messages follow the history in this send alone; `tool_text` writes calls and results as text;
+    with `keep_rows` no message is left out.
     """
 
     messages: Messages = None
@@ -162,6 +164,7 @@ class PrepareBody(EstimateBody):
     wait: Wait = 0.0
     wait_for: Literal["fit", "swap"] = "fit"
     repair: bool | None = None
+    keep_rows: bool = False
 
 
 class SyncBody(Configured):

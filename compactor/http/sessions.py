@@ -134,6 +134,7 @@ async def prepare(name: Name, body: PrepareBody, using: Working, by: By) -> Resp
         wait=body.wait,
         wait_for=body.wait_for,
         repair=body.repair,
+        keep_rows=body.keep_rows,
     )
     told = {
         "messages": context.messages,
@@ -154,7 +155,7 @@ async def sync(name: Name, body: SyncBody, using: Working, by: By) -> Response:
 
 @router.get("/{name}/recall/{recall_id}", responses=answered("Recalled"))
 async def recall(name: Name, recall_id: RecallId, using: Working, by: By) -> Response:
-    """The original message behind a recall id."""
+    """The original message behind a recall id; of a run, the list of them."""
     return answer({"message": await opened_to_read(using, by, name).recall(recall_id)})
 
 

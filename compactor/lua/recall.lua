@@ -1,20 +1,28 @@
--- Finds the original at a position: archived, live, or in the conversation cleared last.
+-- Finds the originals from one position to another: archived, live, or in the conversation cleared last.
 -- KEYS  the session's eight keys
--- ARGV  1 position
--- returns {'gone'}, {'archived', compressed record}, {'live', record}, or {'unknown'}
+-- ARGV  1 position, of a run the first | 2 last position of a run, at most 999 later
+-- returns {'gone'}, {'unknown'}, or for each that there is: 'archived', compressed record, or 'live', record
 local state = redis.call('HMGET', KEYS[1], 'offset', 'cleared_offset')
 if not state[1] then return {'gone'} end
-local position = tonumber(ARGV[1])
-local offset = tonumber(state[1])
-local old = position < offset
-local blob
-if old then blob = redis.call('HGET', KEYS[8], ARGV[1]) else blob = redis.call('HGET', KEYS[4], ARGV[1]) end
-if blob then return {'archived', blob} end
-local record
-if not old then
-  record = redis.call('LINDEX', KEYS[2], position - offset)
-elseif state[2] and position >= tonumber(state[2]) then
-  record = redis.call('LINDEX', KEYS[7], position - state[2])
+local offset, found = tonumber(state[1]), {}
+for position = tonumber(ARGV[1]), tonumber(ARGV[2] or ARGV[1]) do
+  local name, old = string.format('%.0f', position), position < offset
+  local blob, record
+  if old then blob = redis.call('HGET', KEYS[8], name) else blob = redis.call('HGET', KEYS[4], name) end
+  if blob then
+    found[#found + 1] = 'archived'
+    found[#found + 1] = blob
+  else
+    if not old then
+      record = redis.call('LINDEX', KEYS[2], position - offset)
+    elseif state[2] and position >= tonumber(state[2]) then
+      record = redis.call('LINDEX', KEYS[7], position - state[2])
+    end
+    if record then
+      found[#found + 1] = 'live'
+      found[#found + 1] = record
+    end
+  end
 end
-if record then return {'live', record} end
-return {'unknown'}
+if #found == 0 then return {'unknown'} end
+return found

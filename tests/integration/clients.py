@@ -59,6 +59,7 @@ class SessionClient(Protocol):
         wait_for: WaitFor = "fit",
         repair: bool | None = None,
         tool_text: bool = False,
+        keep_rows: bool = False,
     ) -> SessionContext: ...
     def sync(self, messages: Any) -> Receipt: ...
     def compact(self, wait: float = 0.0) -> Outcome: ...
@@ -139,6 +140,7 @@ class AwaitedSession:
         wait_for: WaitFor = "fit",
         repair: bool | None = None,
         tool_text: bool = False,
+        keep_rows: bool = False,
     ) -> SessionContext:
         context = self._run(
             self._session.prepare(
@@ -153,6 +155,7 @@ class AwaitedSession:
                 wait_for=wait_for,
                 repair=repair,
                 tool_text=tool_text,
+                keep_rows=keep_rows,
             )
         )
         return self._reporting(context)

@@ -49,6 +49,7 @@ class Chat:
     meant: list[Value] = field(default_factory=list[Value])
     held: list[Value] = field(default_factory=list[Value])
     is_view: bool = False
+    is_folded: bool = False
 
 
 @lru_cache(maxsize=100_000)
@@ -140,14 +141,14 @@ class Driven(RuleBasedStateMachine):
         opening = self.messages("system") if lead else []
         context = self.sessions[bot].prepare([*opening, *given])
         self.truth.sync(meant)
-        stored = {json.dumps(entry.pushed): entry.shown for entry in self.truth.live}
-        expected = [*opening, *(stored.get(json.dumps(message), message) for message in meant)]
+        expected = [*opening, *self.truth.answer(meant)]
         # What a view had left out comes back with the faults that the bot's own list has there.
         assert not added_faults([*opening, *meant], context.messages)
         if given == meant or not self.chats[bot].is_view:
             self.check(context, expected, bot)
         held = context.messages[len(opening) :]
-        self.chats[bot] = Chat(meant, held, is_view=context.verdict.fit is not Fit.FITS)
+        is_view = context.verdict.fit is not Fit.FITS
+        self.chats[bot] = Chat(meant, held, is_view=is_view, is_folded=len(expected) < len(opening) + len(meant))
         self.earlier = [*self.earlier[-3:], self.chats[bot]]
         self.stays = before if quiet else None
 
@@ -186,18 +187,36 @@ class Driven(RuleBasedStateMachine):
         ended = self.bench.worker.work(self.name, at=at, then=then).outcome
         if ended.outcome is not Code.APPLIED:
             return ended.outcome
-        shown = {position: value for position, value, _ in self.read()}
+        shown = {position: (value, record.kind) for position, value, record in self.read(folded=True)}
+        folds = self.folds(ended.positions)
         for position in ended.positions:
-            entry = before[position]
-            assert entry.replacement is None, "summaries are final"
+            entry, (value, kind) = before[position], shown[position]
+            assert not entry.fold, "folds are final"
+            assert entry.replacement is None or kind in (Kind.FOLD, Kind.FOLDED), "summaries are final"
             assert not entry.kept, "undone, and not released"
-            assert entry.pushed["role"] in RESULTS
-            assert {**shown[position], "content": 0} == {**entry.pushed, "content": 0}
-            assert tokens([shown[position]], "o200k_base") < tokens([entry.pushed], "o200k_base")
             assert position in {live.position for live in self.truth.live}
-        self.truth.swap(ended.id, {position: shown[position] for position in ended.positions})
+            if kind is not Kind.FOLDED:
+                assert entry.pushed["role"] in RESULTS
+                assert {**value, "content": 0} == {**entry.pushed, "content": 0}
+            if kind not in (Kind.FOLD, Kind.FOLDED):
+                assert tokens([value], "o200k_base") < tokens([entry.pushed], "o200k_base")
+        self.truth.swap(ended.id, {position: shown[position][0] for position in ended.positions}, folds)
         self.compactions.append(ended.id)
         return ended.outcome
+
+    def folds(self, positions: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+        """Of the folds at these positions: those of the results that carry one, and of what it tells of."""
+        found: list[tuple[list[int], list[int]]] = []
+        for position, _, record in self.read(folded=True):
+            if position not in positions or record.kind not in (Kind.FOLD, Kind.FOLDED):
+                continue
+            if record.kind is Kind.FOLDED:
+                found[-1][1].append(position)
+            elif found and not found[-1][1] and found[-1][0][-1] == position - 1:
+                found[-1][0].append(position)
+            else:
+                found.append(([position], []))
+        return found
 
     def start_anew(self) -> None:
         """Nothing is known any more of what stood in other words in a list, so bots send the originals."""
@@ -219,12 +238,13 @@ class Driven(RuleBasedStateMachine):
         found = self.bench.store.run(read.read_status(keys))
         return int(state or 0), archived, found.length, found.totals
 
-    def read(self) -> list[tuple[int, Value, Any]]:
-        """Position, message and record of what is live, read from the store as it stands."""
+    def read(self, *, folded: bool = False) -> list[tuple[int, Value, Any]]:
+        """Position, message and record of what is live, read from the store as it stands; `folded`: also skeletons."""
         keys = keys_of(self.bench.settings, self.name)
         stored = self.bench.store.run(read.read_history(keys))
         rows = enumerate(stored.records, start=stored.state.offset)
-        return [(position, record.value(), record) for position, record in rows if record.kind is not Kind.TOMBSTONE]
+        hidden = {Kind.TOMBSTONE} if folded else {Kind.TOMBSTONE, Kind.FOLDED}
+        return [(position, record.value(), record) for position, record in rows if record.kind not in hidden]
 
     @invariant()
     def the_store_holds_the_truth(self) -> None:
@@ -232,7 +252,7 @@ class Driven(RuleBasedStateMachine):
         session = self.sessions[0]
         assert session.originals() == self.truth.originals
         found = [(position, value) for position, value, _ in self.read()]
-        assert found == [(entry.position, entry.shown) for entry in self.truth.live]
+        assert found == [(entry.position, entry.shown) for entry in self.truth.live if not entry.hidden]
         assert not added_faults(self.truth.originals, [value for _, value in found])
 
     @invariant()

@@ -99,7 +99,7 @@ class Machine(Driven):
     def list_that_came_back(self, bot: int, kinds: list[str], lead: bool) -> None:
         chat = self.chats[bot]
         new = [message for kind in kinds for message in self.messages(kind)]
-        if chat.is_view and chat.meant != self.meant():
+        if (chat.is_view or chat.is_folded) and chat.meant != self.meant():
             chat = replace(chat, held=chat.meant)
         self.send(bot, [*chat.meant, *new], [*chat.held, *new], quiet=chat.meant == self.meant(), lead=lead)
 
@@ -150,7 +150,7 @@ class Machine(Driven):
         """Also one that was left for another way: what had been replaced in it is so again."""
         chat = self.earlier[which % len(self.earlier)]
         new = [message for kind in kinds for message in self.messages(kind)]
-        held = chat.meant if chat.is_view else chat.held
+        held = chat.meant if chat.is_view or chat.is_folded else chat.held
         self.send(bot, [*chat.meant, *new], [*held, *new])
 
     # Compactions.

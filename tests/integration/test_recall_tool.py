@@ -105,7 +105,7 @@ def test_what_was_fetched_becomes_a_pointer_to_the_first_original(memory: Client
     at = session.push([asking(1, "m3", tool.name), result(0, fetched) | {"tool_call_id": "call_r1"}]).positions[1]
     session.push([message for order in range(20, 28) for message in step(order)] + [assistant("done")])
     pushed = session.originals()
-    session.prepare()
+    session.prepare(keep_rows=True)
     ended = worker.work(name).outcome
     assert ended.outcome is Code.APPLIED
     assert at in ended.positions

@@ -9,6 +9,7 @@ import pytest
 
 from compactor import Code
 from compactor.commands import claim, read
+from compactor.models import Kind
 from compactor.settings import Settings
 from compactor.store import Store
 from tests.integration.clients import Client, SessionClient, StoreClient
@@ -214,7 +215,7 @@ def test_readers_during_swaps_see_the_list_before_or_after_never_between(
                 stored = other.run(read.read_history(keys_of(settings, "swap/readers")))
                 seen.add(stored.state.revision)
                 total, _ = stored.state.totals["o200k_base"]
-                if total != recount(record.value() for record in stored.records):
+                if total != recount(record.value() for record in stored.records if record.kind is not Kind.FOLDED):
                     wrong.append(f"total at revision {stored.state.revision}")
 
     threads = [threading.Thread(target=reading) for _ in range(2)]

@@ -19,7 +19,10 @@ SYSTEM = ("system", "developer")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One live message: as it was pushed, and as it is shown once a compaction replaced it."""
+    """One live message: as it was pushed, and as it is shown once a compaction replaced it.
+
+    `fold` names the fold that it is a part of; one that is `hidden` is told by the others.
+    """
 
     position: int
     pushed: Value
@@ -27,6 +30,8 @@ class Entry:
     compaction: str = ""
     soft: bool = False
     kept: bool = False
+    fold: str = ""
+    hidden: bool = False
 
     @property
     def shown(self) -> Value:
@@ -53,7 +58,18 @@ class Truth:
 
     @property
     def shown(self) -> list[Value]:
-        return [entry.shown for entry in self.live]
+        return [entry.shown for entry in self.live if not entry.hidden]
+
+    def answer(self, meant: Sequence[Value]) -> list[Value]:
+        """What a send of these messages shows: a fold, where they are all of it."""
+        found = [next((entry for entry in self.live if entry.pushed == message), None) for message in meant]
+        there = [entry.fold for entry in found if entry is not None]
+        whole = {name for name in there if there.count(name) == sum(entry.fold == name for entry in self.live)}
+        return [
+            message if entry is None or (entry.fold and entry.fold not in whole) else entry.shown
+            for message, entry in zip(meant, found, strict=True)
+            if entry is None or not entry.hidden or entry.fold not in whole
+        ]
 
     @property
     def conversation(self) -> list[Entry]:
@@ -88,14 +104,29 @@ class Truth:
             self._append([rows[i] for i in new], latest_user=latest_user - new[0])
 
     def _append(self, messages: Sequence[Value], *, latest_user: int) -> None:
+        folds = self._folds_back(messages)
+        alone = [entry for entry in reversed(self.left) if not entry.fold]
         for index, message in enumerate(messages):
-            came_back = next((entry for entry in reversed(self.left) if entry.pushed == message), None)
+            came_back = folds.get(index) or next((entry for entry in alone if entry.pushed == message), None)
             entry = Entry(self.following, message, soft=index == latest_user)
             if came_back is not None and (came_back.replacement is not None or came_back.kept):
                 entry = replace(came_back, position=self.following)
             self.live.append(entry)
             self.following += 1
             self.exists = True
+
+    def _folds_back(self, messages: Sequence[Value]) -> dict[int, Entry]:
+        """A fold that left comes back where all of it does, under a name of its own."""
+        found: dict[int, Entry] = {}
+        for name in dict.fromkeys(entry.fold for entry in self.left if entry.fold):
+            members = [entry for entry in self.left if entry.fold == name]
+            pushed = [entry.pushed for entry in members]
+            for first in range(len(messages) - len(members) + 1):
+                if list(messages[first : first + len(members)]) == pushed:
+                    again = [replace(entry, fold=f"{name} again at {self.following}") for entry in members]
+                    found |= {first + order: entry for order, entry in enumerate(again)}
+                    break
+        return found
 
     def _same(self, rows: Sequence[Value], i: int, k: int) -> bool:
         return rows[i] == self.conversation[k].pushed or self._rewords(rows, i, k)
@@ -160,17 +191,23 @@ class Truth:
 
     def leave(self, index: int) -> int:
         """The live messages from `index` on leave the history; they stay recallable. Answers how many."""
+        self.live = _unfolded(self.live, index)
         leaving = self.live[index:]
         self.past |= {entry.position: entry.pushed for entry in leaving}
         self.left += leaving
         del self.live[index:]
         return len(leaving)
 
-    def swap(self, compaction: str, shown: Mapping[int, Value]) -> None:
-        """A compaction replaced the messages at these positions."""
+    def swap(self, compaction: str, shown: Mapping[int, Value], folds: Sequence[tuple[list[int], list[int]]]) -> None:
+        """A compaction replaced the messages at these positions; `folds`: what carries each, and what is hidden."""
+        part = {p: f"{compaction} {carriers[0]}" for carriers, hidden in folds for p in (*carriers, *hidden)}
+        out = {position for _, hidden in folds for position in hidden}
         for index, entry in enumerate(self.live):
-            if entry.position in shown:
-                self.live[index] = replace(entry, replacement=shown[entry.position], compaction=compaction)
+            at = entry.position
+            if at in shown:
+                self.live[index] = replace(
+                    entry, replacement=shown[at], compaction=compaction, fold=part.get(at, ""), hidden=at in out
+                )
 
     def replaced_by(self, compaction: str) -> tuple[int, ...]:
         """Live positions that this compaction replaced, and nothing brought back."""
@@ -179,7 +216,7 @@ class Truth:
     def undo(self, compaction: str) -> None:
         for index, entry in enumerate(self.live):
             if entry.replacement is not None and entry.compaction == compaction:
-                self.live[index] = replace(entry, replacement=None, kept=True)
+                self.live[index] = replace(entry, replacement=None, kept=True, fold="", hidden=False)
 
     def release(self, positions: Sequence[int]) -> int:
         """Undone messages may be replaced again. Answers how many live ones were kept."""
@@ -213,12 +250,22 @@ class Truth:
     def fork(self, position: int) -> Truth:
         """The copy that ends with the live message at `position`."""
         copy = deepcopy(self)
-        copy.live = [entry for entry in self.live if entry.position <= position]
+        end = sum(entry.position <= position for entry in self.live)
+        copy.live = _unfolded(self.live, end)[:end]
         copy.past = {p: value for p, value in self.past.items() if p <= position}
         copy.left = [entry for entry in self.left if entry.position <= position]
         copy.cleared, copy.following = {}, position + 1
         copy.lead = min(self.lead, position + 1 - self.opening)
         return copy
+
+
+def _unfolded(live: Sequence[Entry], end: int) -> list[Entry]:
+    """The messages with what they were in the place of a fold that goes on behind `end`."""
+    cut = {entry.fold for entry in live[:end]} & {entry.fold for entry in live[end:]} - {""}
+    return [
+        replace(entry, replacement=None, compaction="", fold="", hidden=False) if entry.fold in cut else entry
+        for entry in live
+    ]
 
 
 def mended(messages: Sequence[Value], closing: str) -> list[Value]:

@@ -73,7 +73,7 @@ def begun(
     **raw: bytes,
 ) -> Begin:
     judged = {"encoding": O200K, "limit": 10**7, "threshold": threshold, "ceiling": ceiling, "fixed": 3}
-    judged |= {"model": model, "prior": prior}
+    judged |= {"model": model, "prior": prior, "keep_rows": True}
     total = sum(count_message(message, by_length) for message in chat)
     held = state(length=len(chat), lead=1, revision=Revision(7), totals={O200K: (total, 0)})
     return Begin(Begun.RUNNING, Stored(held, records(chat), {"claimed": json.dumps(judged).encode(), **raw}))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compactor.drafting import Draft, Failure, Limits, Summarize, applied, draft
+from compactor.drafting import Draft, Failure, Limits, Summarize, draft
 from compactor.encodings import encoder
 from compactor.exceptions import (
     SummarizerBreakerOpen,
@@ -24,6 +24,7 @@ from compactor.exceptions import (
     SummarizerUnauthorized,
     SummarizerUnreachable,
 )
+from compactor.folded import applied
 from compactor.formats.openai import text_of
 from compactor.models import Kind, Message
 from compactor.planning import Plan, Snapshot, plan
@@ -68,7 +69,7 @@ def drafted(
         [item for item in chat if isinstance(item, dict)], encode
     )
     snapshot = Snapshot(messages, total(messages))
-    planned = plan(snapshot, levels(ceiling=10**6), target_tokens=1, keep_results=0)
+    planned = plan(snapshot, levels(ceiling=10**6), target_tokens=1, keep_results=0, keep_rows=True)
     assert isinstance(planned, Plan)
     return draft(planned, snapshot, encode=encode, summarize=summarize, limits=Limits(99.0, over=over), **given)
 

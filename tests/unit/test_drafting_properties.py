@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from compactor.drafting import Limits, Summarize, applied, draft
+from compactor.drafting import Limits, Summarize, draft
 from compactor.encodings import encoder
 from compactor.exceptions import (
     SummarizerError,
@@ -16,6 +16,7 @@ from compactor.exceptions import (
     SummarizerTimeout,
     SummarizerUnauthorized,
 )
+from compactor.folded import applied
 from compactor.json_values import is_array
 from compactor.models import Kind, Message
 from compactor.planning import Plan, Snapshot, plan
@@ -60,7 +61,7 @@ def test_a_draft_keeps_every_promise(
 ) -> None:
     encode = o200k()
     snapshot = Snapshot(messages, total(messages))
-    planned = plan(snapshot, levels(ceiling=10**6), target_tokens=1, keep_results=0)
+    planned = plan(snapshot, levels(ceiling=10**6), target_tokens=1, keep_results=0, keep_rows=True)
     if not isinstance(planned, Plan):
         return
     found = draft(planned, snapshot, encode=encode, summarize=model(), limits=Limits(1.0, over=over))

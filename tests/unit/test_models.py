@@ -78,7 +78,7 @@ def test_every_kind_but_what_a_push_stores_is_a_replacement(kind: Kind) -> None:
 def test_the_numbers_of_the_stored_kinds_never_change() -> None:
     assert {kind.name: kind.value for kind in Kind} == {
         "ORIGINAL": 0, "POINTER": 1, "CONDENSED": 2, "SUMMARY": 3, "EXTRACT": 4, "ELIDED": 5, "FOLD": 6, "TOMBSTONE": 7,
-        "LIMITED": 8, "CORRUPT": 255,
+        "LIMITED": 8, "FOLDED": 9, "CORRUPT": 255,
     }  # fmt: skip
 
 

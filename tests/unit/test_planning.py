@@ -33,9 +33,10 @@ SMALL = "z" * 600  # 150 tokens
 
 
 def planned(messages: list[Message], **given: Any) -> Plan | Nothing:
-    """A plan that wants everything there is, unless told otherwise."""
+    """A plan that wants everything there is but folds, unless told otherwise."""
     budget = given.pop("budget", levels(ceiling=10**6))
-    return plan(Snapshot(messages, total(messages)), budget, **{"target_tokens": 1, "keep_results": 0, **given})
+    wanted = {"target_tokens": 1, "keep_results": 0, "keep_rows": True, **given}
+    return plan(Snapshot(messages, total(messages)), budget, **wanted)
 
 
 def chosen(messages: list[Message], **given: Any) -> list[int]:

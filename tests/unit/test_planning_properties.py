@@ -28,7 +28,8 @@ def budget_of(messages: Sequence[Message], share: float, ceiling: float) -> Budg
 
 
 def choose(messages: Sequence[Message], share: float, ceiling: float, keep: int) -> Plan | Nothing:
-    return plan(Snapshot(messages, total(messages)), budget_of(messages, share, ceiling), keep_results=keep)
+    budget = budget_of(messages, share, ceiling)
+    return plan(Snapshot(messages, total(messages)), budget, keep_results=keep, keep_rows=True)
 
 
 @given(any_history, shares, shares, st.integers(0, 4))

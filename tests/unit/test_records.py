@@ -14,6 +14,7 @@ from compactor.exceptions import SessionDamagedError
 from compactor.json_values import is_array, is_object
 from compactor.models import Kind
 from compactor.records import (
+    EARLIER,
     ENCODINGS,
     LIMITED,
     NOT_COUNTED,
@@ -89,8 +90,13 @@ records = st.builds(
     chain=st.binary(min_size=16, max_size=16),
     text=st.binary(max_size=50),
     cut=eight,
+    earlier=eight,
 ).map(
-    lambda record: record if record.flags & LIMITED and record.kind is not Kind.TOMBSTONE else replace(record, cut=b"")
+    lambda record: replace(
+        record,
+        cut=record.cut if record.flags & LIMITED and record.kind is not Kind.TOMBSTONE else b"",
+        earlier=record.earlier if record.flags & EARLIER and record.kind is not Kind.TOMBSTONE else b"",
+    )
 )
 
 

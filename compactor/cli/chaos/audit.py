@@ -134,14 +134,14 @@ class _Session:
             last[entry.bot] = max(last[entry.bot], at[-1])
 
     def _check_shown(self, stored: Stored, originals: Sequence[Any]) -> None:
-        """Only tool results are replaced, each original can be recalled, and the running totals are right."""
+        """Only results, and steps in folds, are replaced; each original can be recalled; the totals are right."""
         totals = dict.fromkeys(stored.state.totals, 0)
         encoders = {name: encoder(name) for name in totals}
         live = [(place, record) for place, record in enumerate(stored.records) if record.kind is not Kind.TOMBSTONE]
         for (place, record), original in zip(live, originals, strict=False):
             shown = record.value()
             for name, encode in encoders.items():
-                totals[name] += count_message(shown, encode)
+                totals[name] += 0 if record.kind is Kind.FOLDED else count_message(shown, encode)
             if not record.kind:
                 continue
             self.audited.replaced += 1

@@ -1,0 +1,89 @@
+"""What a draft is: verified replacements and what they took; and what writing one needs from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from compactor.exceptions import SummarizerError
+from compactor.models import Kind, Replacement
+from compactor.prompts import Summary, SummaryRequest
+from compactor.tokens import Encode
+
+
+class Summarize(Protocol):
+    """Summarises requests in parallel; each answer is a checked summary or the reason there is none."""
+
+    def __call__(
+        self,
+        requests: Sequence[SummaryRequest],
+        *,
+        encode: Encode,
+        deadline: float,
+        done: Callable[[int, Summary | SummarizerError], None],
+    ) -> list[Summary | SummarizerError]:
+        """`deadline` is monotonic seconds; `done(index, answer)` is called as each one ends."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`deadline`: monotonic seconds until which a model may work; `over`: the ceiling is exceeded."""
+
+    deadline: float
+    over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why the model gave nothing for a result that stays: a code, and whether trying later may help."""
+
+    code: str
+    may_pass: bool
+    retry_after: float | None = None
+
+
+@dataclass(slots=True)
+class Draft:
+    """Verified replacements, and what they took."""
+
+    replacements: list[Replacement] = field(default_factory=list[Replacement])
+    left: int = 0
+    failure: Failure | None = None
+    model: str = ""
+    prompt_version: int = 0
+    spent_in: int = 0
+    spent_out: int = 0
+
+    @property
+    def saved(self) -> int:
+        """Tokens freed in all."""
+        return sum(item.saved for item in self.replacements)
+
+    @property
+    def by_pointer(self) -> int:
+        return self._count(Kind.POINTER)
+
+    @property
+    def by_condensed(self) -> int:
+        return self._count(Kind.CONDENSED)
+
+    @property
+    def by_arguments(self) -> int:
+        return self._count(Kind.ELIDED)
+
+    @property
+    def by_model(self) -> int:
+        return self._count(Kind.SUMMARY)
+
+    @property
+    def by_extract(self) -> int:
+        return self._count(Kind.EXTRACT)
+
+    @property
+    def by_fold(self) -> int:
+        return self._count(Kind.FOLD, Kind.FOLDED)
+
+    def _count(self, *kinds: Kind) -> int:
+        return sum(1 for item in self.replacements if item.kind in kinds)
