@@ -56,8 +56,8 @@ ANTHROPIC: Final = {
 def test_a06_a_stored_compaction_keeps_results_in_user_messages_and_their_calls(chat: list[Chat]) -> None:
     for target in (1, 500, 2_000):
         values = compacted(chat, target)
-        shaped = [i for i, message in enumerate(chat) if isinstance(message["content"], list)]
-        assert [values[i] for i in shaped] == [chat[i] for i in shaped]
+        shaped = [message for message in chat if isinstance(message["content"], list)]
+        assert [message for message in values if isinstance(message["content"], list)] == shaped
 
 
 @pytest.mark.parametrize("chat", ANTHROPIC.values(), ids=ANTHROPIC.keys())

@@ -66,10 +66,11 @@ def views(name: str, history: Sequence[Message], shares: Sequence[float]) -> Ite
 
 
 def read(originals: Sequence[Mapping[str, Any]], values: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """Values as a session holds them; those that are not the original are replacements."""
+    """Values as a session shows them; those that are none of the originals are replacements."""
+    pushed = {id(message) for message in originals}
     return [
-        Message(i, new, count_message(new, encode), Kind.ORIGINAL if new is old else Kind.SUMMARY)
-        for i, (old, new) in enumerate(zip(originals, values, strict=True))
+        Message(i, new, count_message(new, encode), Kind.ORIGINAL if id(new) in pushed else Kind.SUMMARY)
+        for i, new in enumerate(values)
     ]
 
 
