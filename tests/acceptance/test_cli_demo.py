@@ -98,7 +98,7 @@ def test_the_figures_at_the_end_are_those_of_the_events(runs: Runs) -> None:
     compactions = _events(runs.plain, "compaction")
     assert all(row["saved"] == row["before"] - row["after"] > 0 for row in compactions)
     assert end["replaced"] == sum(row["items"] for row in compactions)
-    assert end["by_extract"] + end["by_condensed"] + end["by_pointer"] == end["replaced"]
+    assert end["by_extract"] + end["by_condensed"] + end["by_fold"] + end["by_pointer"] == end["replaced"]
     assert end["by_model"] == 0
 
 

@@ -146,7 +146,7 @@ def test_the_result_is_flat_codes_and_numbers(ended: dict[str, dict[str, Any]]) 
     result: dict[str, Any] = ast.literal_eval(ended["applied"]["result"])
     assert result["outcome"] == "applied"
     assert result["before"] - result["after"] == result["saved"] > 0
-    by = ("by_model", "by_extract", "by_condensed", "by_pointer")
+    by = ("by_model", "by_extract", "by_condensed", "by_fold", "by_pointer")
     assert sum(result[name] for name in by) == result["items"] > 0
     assert {type(value) for value in result.values()} <= {int, str}
     assert all(re.fullmatch(r"[\w.-]*", value) for value in result.values() if isinstance(value, str))
