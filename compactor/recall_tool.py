@@ -21,11 +21,13 @@ from compactor.wording import CHINESE, wording_for
 
 NAME: Final = "recall_original"
 LEAST: Final = 100  # tokens of an answer
+LONGEST_RUN: Final = 100  # messages that one answer is of
 MOST: Final = 2_000  # tokens of an answer, unless the caller says otherwise
 PART_OF_WINDOW: Final = 16  # an answer takes at most one part of so many of a small window
 _AROUND: Final = 160  # characters shown on either side of a text that was looked for
 _DIGITS: Final = 15  # of an id
-_ID: Final = re.compile(r"\s*([mM])?(\d{1,15})(?(1)(?:\.\d{1,6})?)\s*")  # a part, m12.1, is shown with its message
+# A part, m12.1, is shown with its message; a run is m12-48.
+_ID: Final = re.compile(r"\s*([mM])?(\d{1,15})(?(1)(?:\.\d{1,6}|\s*[-–]\s*[mM]?(\d{1,15}))?)\s*")
 _DESCRIPTION: Final = (
     "Fetches the original text of an earlier message of this conversation that was shortened or left out. Its id, "
     "such as m12, stands behind the word 'original' in the note that took its place. Long originals come in parts: "
@@ -34,7 +36,7 @@ _DESCRIPTION: Final = (
 _PARAMETERS: Final = {
     "type": "object",
     "properties": {
-        "id": {"type": "string", "description": "The id of the original, for example m12."},
+        "id": {"type": "string", "description": "The id of the original, for example m12, or of several, m12-48."},
         "start": {"type": "integer", "minimum": 0, "description": "The character to begin at; 0 without it."},
         "find": {"type": "string", "description": "Shows only the places around this text, upper or lower case."},
     },
@@ -61,11 +63,24 @@ class RecallTool(NamedTuple, Generic[Handler]):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a model asks for; `start` in characters."""
+    """What a model asks for: one original, or those from a position to a `last` one; `start` in characters."""
 
     position: int
     start: int = 0
     find: str = ""
+    last: int | None = None
+
+    @property
+    def positions(self) -> range:
+        """Where the originals stand; of a long run the first ones."""
+        last = self.position if self.last is None else self.last
+        return range(self.position, min(last + 1, self.position + LONGEST_RUN))
+
+    @property
+    def name(self) -> str:
+        """The id of what is shown."""
+        first, last = self.positions[0], self.positions[-1]
+        return recall_id(first) if self.last is None else f"{recall_id(first)}-{last}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,24 +161,36 @@ def read_arguments(arguments: Any) -> Asked | None:
                 return None
     if not is_object(given):
         return None
-    named, start, find = given.get("id"), given.get("start"), given.get("find")
-    position = _whole(named)
+    named, start, find = _named(given.get("id")), given.get("start"), given.get("find")
     begin = 0 if start is None else _whole(start)
-    if position is None or begin is None or not isinstance(find, str | None):
+    if named is None or begin is None or not isinstance(find, str | None):
         return None
-    return Asked(position, begin, (find or "").strip())
+    position, last = named
+    return Asked(position, begin, (find or "").strip(), last)
+
+
+def _named(value: Any) -> tuple[int, int | None] | None:
+    """The position that an id names, and the last one when it names a run."""
+    match = _ID.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        position = None if isinstance(value, str) else _whole(value)
+        return None if position is None else (position, None)
+    first, last = int(match[2]), int(match[3] or match[2])
+    if last < first:
+        return None
+    return first, last if last > first else None
 
 
 def _whole(value: Any) -> int | None:
-    """A number, or the number in an id."""
+    """A number, also one in digits."""
     if isinstance(value, bool):
         return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int):
         return value if 0 <= value < 10**_DIGITS else None
-    match = _ID.fullmatch(value) if isinstance(value, str) else None
-    return None if match is None else int(match[2])
+    match = re.fullmatch(rf"\s*(\d{{1,{_DIGITS}}})\s*", value) if isinstance(value, str) else None
+    return None if match is None else int(match[1])
 
 
 def recalled_from(arguments: str, text: str) -> int | None:
@@ -172,14 +199,19 @@ def recalled_from(arguments: str, text: str) -> int | None:
     if named is None:
         return None
     asked = read_arguments(arguments)
-    return named if asked is not None and asked.position == named else None
+    return named if asked is not None and (asked.position, asked.last) == (named, None) else None
 
 
-def answer(message: Mapping[str, Any], asked: Asked, *, most: int, encode: Encode) -> str:
-    """The part of an original that was asked for, under a line that says so; at most `most` tokens."""
-    text = _whole_text(message)
+def answer(messages: Mapping[int, Mapping[str, Any]], asked: Asked, *, most: int, encode: Encode) -> str:
+    """The part of the originals (by position) that was asked for, under a line that says so; at most `most` tokens."""
+    roles = [str(message.get("role", "")) for message in messages.values()]
+    if asked.last is None:
+        text = _whole_text(messages[asked.position])
+    else:
+        named = (f"[{recall_id(place)}, {message.get('role')}]" for place, message in messages.items())
+        text = "\n\n".join(map("{}\n{}".format, named, map(_whole_text, messages.values())))
     words = _words(text)
-    facts = {"id": recall_id(asked.position), "role": str(message.get("role", "")), "whole": len(text)}
+    facts = {"id": asked.name, "role": ", ".join(dict.fromkeys(roles)), "whole": len(text)}
     if asked.start >= len(text) > 0:
         return words.end.format(**facts)
     return (
@@ -261,9 +293,9 @@ def _words(text: str) -> _Words:
     return _CHINESE if wording_for(text) is CHINESE else _ENGLISH
 
 
-def unknown(position: int, language: str) -> str:
+def unknown(asked: Asked, language: str) -> str:
     """There is no such original; `language`: a text of the conversation."""
-    return _words(language).unknown.format(id=recall_id(position))
+    return _words(language).unknown.format(id=asked.name)
 
 
 def gone(language: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from compactor import recall_tool
@@ -26,17 +27,20 @@ class Recalling:
         if asked is None:
             return recall_tool.wrong_arguments(self._language())
         encode = yield from self._reader.encoder()
+        messages: dict[int, Any] = {}
         try:
-            message = yield from self._recall(recall_id(asked.position))
-        except RecallExpiredError:
-            return recall_tool.unknown(asked.position, self._language())
+            for position in asked.positions:
+                with suppress(RecallExpiredError):  # of a run some may have left
+                    messages[position] = yield from self._recall(recall_id(position))
         except SessionNotFoundError:
             return recall_tool.gone(self._language())
         except CompactorError:
             return recall_tool.unavailable(self._language())
-        heavy = len(text_of(message)) > HEAVY
+        if not messages:
+            return recall_tool.unknown(asked, self._language())
+        heavy = sum(len(text_of(message)) for message in messages.values()) > HEAVY
         return (
-            yield from compute(lambda: safe(recall_tool.answer(message, asked, most=most, encode=encode)), heavy=heavy)
+            yield from compute(lambda: safe(recall_tool.answer(messages, asked, most=most, encode=encode)), heavy=heavy)
         )
 
     def _language(self) -> str:

@@ -58,6 +58,18 @@ def test_a_long_original_comes_in_parts_that_fit(memory: Client) -> None:
     assert rows(0, 900).startswith(first.partition("\n")[2] + second.partition("\n")[2])
 
 
+def test_a_run_of_messages_is_fetched_at_once(memory: Client, worker: InlineWorker) -> None:
+    session = compacted(memory, worker, "tool/run")
+    session.push([user("more"), *[message for order in range(60) for message in step(order, 1)]])
+    handler = session.recall_tool(max_tokens=4_000).handler
+    page = handler({"id": "m2-5"})
+    assert page.startswith("[original of m2-5, role assistant, tool: characters 0-")
+    assert f"[m3, tool]\n{rows(0)}\n\n[m4, assistant]\n-> grep(" in page
+    assert handler({"id": "m2-900"}).startswith("[original of m2-101, role"), "a long run begins with its first 100"
+    assert "value_7 =" in handler({"id": "m2-5", "find": "value_7 ="})
+    assert handler({"id": "m800-900"}) == "[this conversation has no original m800-899]"
+
+
 def test_what_a_model_may_send_is_answered_with_a_text(memory: Client) -> None:
     session = memory.session("tool/wrong", ROOMY)
     session.push(user("hello"))

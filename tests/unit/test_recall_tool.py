@@ -25,7 +25,7 @@ NEXT = re.compile(r"start=(\d+)")
 
 
 def shown(text: str, *, most: int = 500, role: str = "tool", **asked: Any) -> str:
-    return answer({"role": role, "content": text}, Asked(12, **asked), most=most, encode=ENCODE)
+    return answer({12: {"role": role, "content": text}}, Asked(12, **asked), most=most, encode=ENCODE)
 
 
 def body(page: str) -> str:
@@ -94,12 +94,20 @@ def test_a_text_that_is_not_there_and_a_start_behind_the_end_are_said_so() -> No
     assert shown(LOG, start=10**9) == f"[the original of m12 ends at character {len(LOG)}]"
 
 
+def test_several_originals_are_one_text_under_their_roles() -> None:
+    messages = {12: {"role": "assistant", "content": "Let me see."}, 13: {"role": "tool", "content": "three rows"}}
+    page = answer(messages, Asked(12, last=13), most=200, encode=ENCODE)
+    assert page.startswith("[original of m12-13, role assistant, tool: characters 0-")
+    assert body(page) == "[m12, assistant]\nLet me see.\n\n[m13, tool]\nthree rows"
+    assert recalled_from('{"id": "m12-13"}', page) is None, "of several there is no one original to point to"
+
+
 def test_calls_and_media_of_an_original_are_told() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": '{"path": "a.py"}'}}
-    page = answer({"role": "assistant", "content": None, "tool_calls": [call]}, Asked(3), most=200, encode=ENCODE)
+    page = answer({3: {"role": "assistant", "content": None, "tool_calls": [call]}}, Asked(3), most=200, encode=ENCODE)
     assert body(page) == '-> read({"path": "a.py"})'
     picture = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "data:x"}}]
-    assert body(answer({"role": "user", "content": picture}, Asked(3), most=200, encode=ENCODE)) == (
+    assert body(answer({3: {"role": "user", "content": picture}}, Asked(3), most=200, encode=ENCODE)) == (
         "see\n[1 image or file part(s) left out]"
     )
 
@@ -119,6 +127,9 @@ def test_a_chinese_original_is_answered_in_chinese() -> None:
         ({"id": " M12 ", "start": "40", "other": [1]}, Asked(12, 40)),
         ({"id": 12, "start": 40.0}, Asked(12, 40)),
         ({"id": "m12.1"}, Asked(12)),
+        ({"id": "m12-48"}, Asked(12, last=48)),
+        ({"id": "m12 – m48"}, Asked(12, last=48)),
+        ({"id": "m12-12"}, Asked(12)),
     ],
 )
 def test_arguments_are_taken_as_frameworks_and_models_give_them(arguments: Any, asked: Asked) -> None:
@@ -129,7 +140,8 @@ def test_arguments_are_taken_as_frameworks_and_models_give_them(arguments: Any, 
     "arguments",
     [
         None, "", "m12", "{", "[]", "null", '"m12"', {}, {"id": None}, {"id": True}, {"id": "m12-48x"}, {"id": ["m12"]},
-        {"id": "m-1"}, {"id": -1}, {"id": "m" + "9" * 30}, {"id": 10**20}, {"id": 1e300}, {"id": float("nan")},
+        {"id": "m-1"}, {"id": "m48-12"}, {"id": "12-48"}, {"id": "m1", "start": "m1"},
+        {"id": -1}, {"id": "m" + "9" * 30}, {"id": 10**20}, {"id": 1e300}, {"id": float("nan")},
         {"id": "m1", "start": -1}, {"id": "m1", "start": "x"}, {"id": "m1", "start": 1.5}, {"id": "m1", "find": 7},
         "[" * 100_000, {"id": "other/session/m12"}, {"id": "m12, m13"}, {"id": "12.1"}, 5, object(),
     ],
