@@ -32,6 +32,7 @@ from compactor.pins import read_phrases
 from compactor.planning import Nothing, Plan, Snapshot, plan, unread_tokens
 from compactor.quarantine import readable
 from compactor.records import ENCODINGS, Record, encode_message, read_record
+from compactor.renewals import provisional, renewing
 from compactor.reuse import Answers, ReusingSummarizer, Runner
 from compactor.rules import Rule, rules_of, stored_rules
 from compactor.shadow import Mode, Shadow, read_shadow
@@ -173,7 +174,13 @@ class _Run:
                 found[position] = message
         return found
 
+    def _renewing(self, planned: Plan) -> Plan:
+        """The plan, with what a model that works now can tell better than the extracts it left provisional."""
+        positions = provisional(self.snapshot, planned) if self._summarizer() is not None else []
+        return renewing(planned, self.snapshot, self._originals(positions)) if positions else planned
+
     def carry_out(self, planned: Plan) -> Ended:
+        planned = self._renewing(planned)
         try:
             drafted, reason = self._draft(planned, self._summarizer()), ""
         except SpendCapReached:

@@ -70,9 +70,9 @@ def draft(
             writer.add(condensed)
         else:
             items.append(item)
-    writer.known = _known(snapshot, items, writer.draft.replacements)
+    writer.known = _known(snapshot, [*items, *plan.renewed], writer.draft.replacements)
     writer.extract_together([item for item in items if summarize is None or item.treatment.how is How.EXTRACT])
-    told = [item for item in items if item.treatment.how is not How.EXTRACT]
+    told = [*(item for item in items if item.treatment.how is not How.EXTRACT), *plan.renewed]
     if summarize is not None and told:
         _by_model(told, writer, summarize, limits, progress)
     writer.finish()
@@ -88,7 +88,7 @@ def _by_model(
 ) -> None:
     readable = [item for item in items if writer.request(item).text.strip()]
     for item in items:
-        if item not in readable:
+        if item not in readable and not item.renews:
             writer.add(writer.extracted(item), item)
     requests = [writer.request(item) for item in readable]
     ended = 0
@@ -181,7 +181,9 @@ class _Writer:
             answer.spent_in, answer.spent_out = spent_in, spent_out
         self.draft.spent_in += answer.spent_in
         self.draft.spent_out += answer.spent_out
-        if isinstance(answer, Summary):
+        if item.renews:
+            self._renew(item, answer)
+        elif isinstance(answer, Summary):
             self.draft.model, self.draft.prompt_version = answer.model, PROMPT_VERSION
             summary = self.summarised(item, answer)
             self.summaries += summary is not None
@@ -194,6 +196,13 @@ class _Writer:
                 self.add(self.extracted(item, provisional=item.fold is None), item)
             else:
                 self.waiting.append(item)
+
+    def _renew(self, item: Item, answer: Summary | SummarizerError) -> None:
+        """A summary in the place of a provisional extract; without one that stays as it is."""
+        summary = self.summarised(item, answer) if isinstance(answer, Summary) else None
+        if isinstance(answer, Summary) and summary is not None:
+            self.draft.model, self.draft.prompt_version = answer.model, PROMPT_VERSION
+            self.add(summary)
 
     def finish(self) -> None:
         """Decides on the results that the model failed for below the ceiling."""
@@ -331,7 +340,7 @@ class _Writer:
             kind, beside = Kind.FOLD, sum(other.after for other in fold.rest(self.encode))
         if after + beside > LARGEST_SHARE * item.tokens and not (kind is Kind.POINTER and after < item.tokens):
             return None
-        return Replacement(message.position, value, kind, message.tokens, after, provisional)
+        return Replacement(message.position, value, kind, item.renews or message.tokens, after, provisional)
 
 
 def _worse(known: Failure | None, error: SummarizerError) -> Failure:

@@ -41,7 +41,7 @@ class Item:
     `repeat_of` is the position of the same answer to the same call, `superseded_by` that of another
     answer to it, `recall_of` that of the original which the result shows again. `elided` of a message
     with calls: tokens that eliding its arguments is expected to free. Of a fold, `message` is the result
-    that will carry it.
+    that will carry it. `renews`: tokens of the provisional extract that stands in the place of `message`.
     """
 
     index: int
@@ -54,6 +54,7 @@ class Item:
     elided: int = 0
     treatment: Treatment = FREE
     fold: Fold | None = None
+    renews: int = 0
 
     @property
     def is_pointer(self) -> bool:
@@ -103,13 +104,17 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to replace, oldest first; `need` is what must be freed to reach the target."""
+    """What to replace, oldest first; `need` is what must be freed to reach the target.
+
+    `renewed` are provisional extracts that a model's summary replaces on the occasion.
+    """
 
     items: tuple[Item, ...]
     need: int
     history: History
 
     last_position: int
+    renewed: tuple[Item, ...] = ()
 
     @property
     def reaches(self) -> bool:
