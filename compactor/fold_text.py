@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from compactor.folded import skeleton
 from compactor.folds import Fold
-from compactor.formats.openai import media_of, text_of, with_text
+from compactor.formats.openai import calls, media_of, text_of, with_text
 from compactor.models import Kind, Replacement, recall_id, run_id
 from compactor.plans import Snapshot
 from compactor.tokens import Encode, count_message, count_text
@@ -37,7 +37,8 @@ class FoldText:
         parts: list[str] = []
         for step in self._fold.steps:
             parts.append(text_of(self._originals[step.start]))
-            for call, result in zip(step.calls, step.results, strict=True):
+            # Of arguments that were elided since, the originals too.
+            for call, result in zip(calls(self._originals[step.start]), step.results, strict=True):
                 parts.append(f"{tool_name(call.name)}({call.arguments})")
                 parts.append("" if result is None else text_of(self._originals[result]))
         return "\n".join(part for part in parts if part.strip())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.arguments import HEAD, LONG, TAIL, elide, elided, left_out, tag_of
+from compactor.drafting import Limits, draft
 from compactor.formats.openai import calls
 from compactor.json_values import is_array, is_object
 from compactor.models import Kind, Message
+from compactor.planning import Plan, Snapshot, plan
 from compactor.tokens import count_message
-from tests.unit.chat import Chat, assistant, by_length, call, calling
+from tests.unit.chat import Chat, assistant, by_length, call, calling, levels, result, stored, total, user
+from tests.unit.summarizers import saying
 
 CODE = "\n".join(f"    total_{number} = total_{number - 1} + {number * 37}" for number in range(1, 120))
 TAG = "9f3ac2d1"
@@ -163,3 +167,24 @@ def test_whatever_the_arguments_only_long_strings_change(value: Any, ascii_only:
 @given(st.text())
 def test_any_text_as_arguments_is_handled(text: str) -> None:
     elide(text * 40, note)
+
+
+def test_a_fold_of_an_elided_call_is_told_from_the_whole_call() -> None:
+    chat = [user("go")]
+    for number in range(4):
+        text = json.dumps({"path": f"a{number}.py", "content": f"{CODE}\nend_{number}"})
+        chat += [calling(call(f"c{number}", "write", text)), result(f"c{number}", "done")]
+    whole = stored([*chat, assistant("done")])
+    shown = list(whole)
+    short = elided(whole[3], tag=TAG, goal="", encode=by_length)
+    assert short is not None
+    shown[3] = replace(whole[3], value=short.value, tokens=short.after, kind=Kind.ELIDED)
+    snapshot = Snapshot(shown, total(shown), originals={3: whole[3]})
+    found = plan(snapshot, levels(ceiling=10**6), target_tokens=1, keep_results=0)
+    assert isinstance(found, Plan)
+    (item,) = [item for item in found.items if item.fold is not None]
+    assert 3 in item.indexes
+    model = saying("Four files were written.")
+    draft(found, snapshot, encode=by_length, summarize=model, limits=Limits(9.0, over=False))
+    assert "total_60 = total_59 + 2220" in model.requests[0].text.partition("a1.py")[2].partition("a2.py")[0]
+    assert TAG not in model.requests[0].text
