@@ -22,7 +22,8 @@ from compactor.commands.read import Stored
 from compactor.commands.spending import NO_CAPS, Caps
 from compactor.correction import known_correction
 from compactor.drafting import Draft, Limits, Summarize, draft
-from compactor.exceptions import SessionDamagedError, SpendCapReached, SummarizerThrottled
+from compactor.drafts import describe
+from compactor.exceptions import SessionDamagedError, SpendCapReached
 from compactor.formats.openai import leading_system
 from compactor.ledger import PriceOf, bill, rates_of, steps_until
 from compactor.metering import MeteredSummarizer, Purse
@@ -187,7 +188,7 @@ class _Run:
             drafted, reason = self._draft(planned, None), SPEND_CAP
         outcome = describe(drafted, self.snapshot, planned)
         outcome = replace(outcome, reason=reason or outcome.reason)
-        waits = _is_throttled(drafted) and self.snapshot.total <= self.budget.ceiling
+        waits = drafted.is_throttled and self.snapshot.total <= self.budget.ceiling
         if waits or not drafted.replacements or self._too_little(drafted):
             return self._without_gain(drafted, outcome)
         return self._swap(planned, drafted, outcome) if self.mode == "off" else self._shadow(drafted, outcome)
@@ -232,7 +233,7 @@ class _Run:
             return self.end(replace(nothing, outcome=Code.NO_GAIN, reason=f"would free {drafted.saved} tokens"))
         attempts = int(self.stored.raw.get("attempts", b"1"))
         failed = replace(nothing, outcome=Code.SUMMARIZER_FAILED, reason=drafted.failure.code)
-        throttled = _is_throttled(drafted)
+        throttled = drafted.is_throttled
         wait = drafted.failure.retry_after or min(30.0, 2.0**attempts)
         wait = max(wait, THROTTLED_PAUSE) if throttled else wait
         if drafted.failure.may_pass and (throttled or attempts < self.tools.max_attempts) and wait <= PAUSE:
@@ -282,9 +283,7 @@ class _Run:
         return self._release(self._stamped(outcome), shadow=behind.pack())
 
     def _rearm(self, total: int) -> int:
-        """The level at which a compaction is worth trying again: once what is unread is read, or when the ceiling
-        is crossed, else after as many new tokens as one wants to free.
-        """
+        """The level at which to try again: when what is unread is read, new tokens came, or the ceiling is crossed."""
         if unread_tokens(self.snapshot) >= self.budget.min_reclaim:
             return total + 1
         level = total + self.budget.rearm
@@ -397,34 +396,3 @@ def _falls_short(planned: Plan | Nothing) -> bool:
     if isinstance(planned, Plan):
         return not planned.reaches
     return planned.code in (Code.EXHAUSTED, Code.NO_GAIN) and planned.reason != "system_and_tools"
-
-
-def describe(drafted: Draft, snapshot: Snapshot, planned: Plan) -> Outcome:
-    """The outcome of a draft that is about to be applied."""
-    first = min((item.position for item in drafted.replacements), default=0)
-    return Outcome(
-        Code.APPLIED,
-        before=snapshot.total,
-        after=snapshot.total - drafted.saved,
-        items=len(drafted.replacements),
-        by_pointer=drafted.by_pointer,
-        by_condensed=drafted.by_condensed,
-        by_model=drafted.by_model,
-        by_extract=drafted.by_extract,
-        by_arguments=drafted.by_arguments,
-        by_fold=drafted.by_fold,
-        reason=drafted.failure.code if drafted.failure is not None else "",
-        left=drafted.left,
-        reached=drafted.saved >= planned.need,
-        model=drafted.model,
-        prompt_version=drafted.prompt_version,
-        spent_in=drafted.spent_in,
-        spent_out=drafted.spent_out,
-        rewrite=sum(m.tokens for m in snapshot.messages if m.position >= first) - drafted.saved,
-        positions=tuple(item.position for item in drafted.replacements),
-    )
-
-
-def _is_throttled(drafted: Draft) -> bool:
-    """Whether the model was not asked for all: a later run asks for the rest, what came is kept until then."""
-    return drafted.failure is not None and drafted.failure.code == SummarizerThrottled.code

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from compactor.exceptions import SummarizerError
-from compactor.models import Kind, Replacement
+from compactor.exceptions import SummarizerError, SummarizerThrottled
+from compactor.models import Code, Kind, Outcome, Replacement
+from compactor.plans import Plan, Snapshot
 from compactor.prompts import Summary, SummaryRequest
 from compactor.tokens import Encode
 
@@ -62,6 +63,11 @@ class Draft:
         return sum(item.saved for item in self.replacements)
 
     @property
+    def is_throttled(self) -> bool:
+        """Whether the model was not asked for all: a later run asks for the rest, what came is kept until then."""
+        return self.failure is not None and self.failure.code == SummarizerThrottled.code
+
+    @property
     def by_pointer(self) -> int:
         return self._count(Kind.POINTER)
 
@@ -87,3 +93,29 @@ class Draft:
 
     def _count(self, *kinds: Kind) -> int:
         return sum(1 for item in self.replacements if item.kind in kinds)
+
+
+def describe(drafted: Draft, snapshot: Snapshot, planned: Plan) -> Outcome:
+    """The outcome of a draft that is about to be applied."""
+    first = min((item.position for item in drafted.replacements), default=0)
+    return Outcome(
+        Code.APPLIED,
+        before=snapshot.total,
+        after=snapshot.total - drafted.saved,
+        items=len(drafted.replacements),
+        by_pointer=drafted.by_pointer,
+        by_condensed=drafted.by_condensed,
+        by_model=drafted.by_model,
+        by_extract=drafted.by_extract,
+        by_arguments=drafted.by_arguments,
+        by_fold=drafted.by_fold,
+        reason=drafted.failure.code if drafted.failure is not None else "",
+        left=drafted.left,
+        reached=drafted.saved >= planned.need,
+        model=drafted.model,
+        prompt_version=drafted.prompt_version,
+        spent_in=drafted.spent_in,
+        spent_out=drafted.spent_out,
+        rewrite=sum(m.tokens for m in snapshot.messages if m.position >= first) - drafted.saved,
+        positions=tuple(item.position for item in drafted.replacements),
+    )

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from compactor.budget import Budget, budget_for
-from compactor.compaction import describe
 from compactor.correction import Correction, first_correction
 from compactor.drafting import LARGEST, Draft, Limits, Summarize, draft
+from compactor.drafts import describe
 from compactor.encodings import encoder, encoding_name, prior_of
 from compactor.exceptions import ConfigurationError, InvalidMessageError
 from compactor.formats.openai import leading_system, text_of
