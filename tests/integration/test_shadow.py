@@ -55,6 +55,7 @@ def account(run: Outcome) -> tuple[Any, ...]:
         run.after,
         run.positions,
         run.by_extract,
+        run.by_fold,
         run.by_pointer,
         run.by_condensed,
         run.rewrite,
@@ -100,6 +101,7 @@ def test_the_figures_are_those_that_real_compactions_have(trying: Client, memory
     done = real.compactions()
     assert [run.outcome for run in done] == [Code.APPLIED] * len(done)
     assert len(done) >= 4
+    assert any(run.by_fold for run in done), "folds of what was replaced before are among them"
     assert [run.outcome for run in tried.compactions()] == [Code.SHADOW] * len(done)
     assert [account(run) for run in tried.compactions()] == [account(run) for run in done]
 
