@@ -7,7 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from compactor import Compactor, ModelConfig, Outcome, Session
-from compactor.commands import api_keys, breaker, claim, configs, counters, dead, read, summaries, tenants, turns
+from compactor.commands import (
+    api_keys,
+    breaker,
+    claim,
+    configs,
+    counters,
+    dead,
+    read,
+    spending,
+    summaries,
+    tenants,
+    turns,
+)
 from compactor.commands.command import Command, session_keys
 from compactor.embedded import free_port
 from compactor.exceptions import SummarizerRateLimited
@@ -20,6 +32,7 @@ from tests.integration.inline_worker import InlineWorker
 T = TypeVar("T")
 NAME = "cut/session"
 SESSION = SessionId(NAME)
+WAITING = ModelConfig("gpt-4o", 12, compact_at=6, max_output_tokens=3_000, prefer_idle=True)
 
 
 class Caught(Exception):
@@ -361,6 +374,33 @@ def _versions(found: Any) -> object:
 
 _ORIGINAL = conversation(1)[3]
 _ERASED = Erased(messages=19, archived=6, cleared=0, audit=1)
+
+
+def _set_aside(stage: Stage) -> Command[Any]:
+    caps = spending.Caps(micro=100)
+    return spending.reserve(stage.settings.namespace, "acme", "run:1", micro=60, tokens=9, caps=caps)
+
+
+def _spent(stage: Stage) -> Command[Any]:
+    stage.store.run(_set_aside(stage))
+    return spending.enter(stage.settings.namespace, "acme", "run:1", {"micro": 40, "tokens": 7})
+
+
+def _drafted(stage: Stage) -> Command[Any]:
+    session = stage.memory.session(NAME, WAITING)
+    session.push(conversation(8))
+    session.prepare()
+    return stage.by_worker()
+
+
+def _draft_taken(stage: Stage) -> Command[Any]:
+    session = stage.memory.session(NAME, WAITING)
+    session.push(conversation(8))
+    session.prepare()
+    stage.worker.work(NAME)
+    return claim.swap_kept(stage.keys, is_cold=True)
+
+
 CASES = {  # by script, and behind a colon what is special
     "push": Case(_pushed, lambda pushed: (pushed.first, pushed.length), (5, 7), (5, 7)),
     "sync": Case(_listed, lambda both: (both[0].status, both[1].length), ("ok", 6), ("ok", 6)),
@@ -378,6 +418,10 @@ CASES = {  # by script, and behind a colon what is special
     "begin": Case(_worked, lambda begin: begin.begun.value, "running", "busy"),
     "archive": Case(_worked, _whole, "ok", "ok"),
     "swap": Case(_worked, _whole, "applied", "applied"),
+    "swap:kept": Case(_draft_taken, lambda outcome: outcome and outcome.outcome.value, "applied", None),
+    "keep": Case(_drafted, _whole, "kept", "kept"),
+    "reserve": Case(_set_aside, _whole, True, True),
+    "spend": Case(_spent, _whole, True, False),
     "release": Case(_released, _whole, True, True),
     "retry": Case(_retried, _whole, True, True),
     "crash": Case(_crashed, _whole, "released", "lost"),
