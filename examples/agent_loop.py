@@ -25,6 +25,7 @@ from compactor.testing import Answer, ModelServer, completion
 from compactor.tokens import count_messages
 
 STEPS = 200
+NAMED = r"originals?: (m\d+)"  # how a note names what it stands for
 SYSTEM = "You are a support engineer. Look into the logs before you answer."
 TOOLS: list[Any] = [{"type": "function", "function": {"name": "read_log", "parameters": {"type": "object"}}}]
 
@@ -95,8 +96,8 @@ def forgetful() -> Callable[[dict[str, Any]], Answer]:
         if messages[-1]["role"] == "tool":
             line = next(line for line in messages[-1]["content"].splitlines() if "request 13" in line)
             return completion(f"As the log says: {line[line.index('host') :]}.")
-        note = next(m["content"] for m in messages if m["role"] == "tool" and "original: m" in m["content"])
-        wanted = re.findall(r"original: (m\d+)", note)[0]
+        note = next(m["content"] for m in messages if m["role"] == "tool" and re.search(NAMED, m["content"]))
+        wanted = re.findall(NAMED, note)[0]
         function = {"name": "recall_original", "arguments": json.dumps({"id": wanted, "find": "request 13"})}
         call = {"id": "call_recall", "type": "function", "function": function}
         return completion(None, finish_reason="tool_calls", tool_calls=[call])
