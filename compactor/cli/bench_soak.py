@@ -21,7 +21,7 @@ from compactor.cli.load.fleet import Fleet, fleet, used, wait_for
 from compactor.cli.load.picture import Panel, svg
 from compactor.client import Compactor
 from compactor.embedded import Child
-from compactor.exceptions import EmbeddedServerError
+from compactor.exceptions import ConfigurationError, EmbeddedServerError
 
 _MB: Final = 1024 * 1024
 _TENANTS: Final = 200
@@ -62,6 +62,8 @@ def soak(
     Exits with 1 when a compaction ended otherwise than applied, or did not end. Needs the extras worker, embedded
     and bench.
     """
+    if picture.is_dir() or not picture.absolute().parent.is_dir():  # told now, not after half an hour
+        raise ConfigurationError("picture: expected a file in a folder that exists, for example --picture soak.svg.")
     with fleet(latency=latency) as running:
         settings = running.settings()
         with (

@@ -26,6 +26,13 @@ def test_a_small_soak_tells_how_the_workers_kept_up_and_draws_it(tmp_path: Path)
     assert len(parseString(picture.read_text(encoding="utf-8")).getElementsByTagName("polyline")) == 7
 
 
+def test_a_picture_that_cannot_be_written_is_told_before_the_run(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "none" / "soak.svg"):
+        ended = run("bench", "soak", "--picture", str(place))
+        assert ended.code == 2
+        assert "picture: expected a file" in ended.err
+
+
 def test_a_run_of_workers_counts_its_calls_after_the_start_up() -> None:
     with fleet(latency=0.5) as running:
         found = worked_off(running, sessions=12, results=2, processes=1, concurrency=4)
