@@ -34,7 +34,7 @@ from compactor.redaction import redact
 from compactor.replies import says_something
 from compactor.rules import How
 from compactor.tokens import Encode, count_message, count_text
-from compactor.wording import Wording, tool_name, wording_for
+from compactor.wording import Wording, tool_name, wording_beside, wording_for
 from compactor.worth import known_values
 
 __all__ = ["LARGEST", "Draft", "Failure", "Limits", "Summarize", "draft"]
@@ -59,7 +59,7 @@ def draft(
 
     `tag` stands in the marks of elided arguments.
     """
-    writer = _Writer(snapshot, encode, _goal(plan, snapshot))
+    writer = _Writer(snapshot, encode, _goal(plan, snapshot), _chat(snapshot))
     items: list[Item] = []
     for item in plan.items:
         if item.is_pointer:
@@ -115,6 +115,11 @@ def _goal(plan: Plan, snapshot: Snapshot) -> str:
     return text if len(text) <= 2 * _GOAL_END else f"{text[:_GOAL_END]} … {text[-_GOAL_END:]}"
 
 
+def _chat(snapshot: Snapshot) -> Wording:
+    """The language of the session: that of its first user message."""
+    return wording_for(next((text_of(m.value) for m in snapshot.messages if m.role == "user"), ""))
+
+
 def _known(snapshot: Snapshot, items: Sequence[Item], written: Sequence[Replacement]) -> frozenset[str]:
     """The values that stand in what stays: an extract need not show them again."""
     if not items:
@@ -134,6 +139,7 @@ class _Writer:
     snapshot: Snapshot
     encode: Encode
     goal: str
+    chat: Wording
     known: frozenset[str] = frozenset()
     draft: Draft = field(default_factory=Draft)
     waiting: list[Item] = field(default_factory=list[Item])
@@ -217,7 +223,7 @@ class _Writer:
         draft.replacements.sort(key=lambda replacement: replacement.position)
 
     def pointer(self, item: Item) -> Replacement | None:
-        words = wording_for(text_of(item.message.value))
+        words = wording_beside(text_of(item.message.value), self.chat)
         sentence, other = (
             (words.recalled, item.recall_of)
             if item.recall_of is not None
@@ -242,7 +248,7 @@ class _Writer:
         message, short = item.message, item.condensed
         if short is None or redact(text_of(message.value)) != (text_of(message.value),):
             return None
-        words = wording_for(text_of(message.value))
+        words = wording_beside(text_of(message.value), self.chat)
         head = [_header(item, words.condensed)]
         if short.form is not Form.JSON:
             head.append(words.tables if short.form is Form.TABLES else words.line_marks)
@@ -255,7 +261,7 @@ class _Writer:
 
     def summarised(self, item: Item, summary: Summary) -> Replacement | None:
         """The model's text under our header; too long a text is cut to its most telling lines."""
-        words = wording_for(self.request(item).text if item.fold else text_of(item.message.value))
+        words = wording_beside(self.request(item).text if item.fold else text_of(item.message.value), self.chat)
         head = self._head(item, words, listing=False)
         room = self._room(item, head)
         body = summary.text
@@ -271,15 +277,18 @@ class _Writer:
     def _left_out(self, item: Item, body: str, budget: int) -> str:
         """What a model's text lost though nobody could find it again: failures, codes, paths, amounts."""
         text = self.request(item).text
-        return missing(text, body, budget=budget, encode=self.encode, wording=wording_for(text), known=self.known)
+        return missing(
+            text, body, budget=budget, encode=self.encode, wording=wording_beside(text, self.chat), known=self.known
+        )
 
     def extract_together(self, items: Sequence[Item]) -> None:
         """Extracts of results that share their tokens: one with more to tell gets more of them."""
         texts = [self.source(item) for item in items]
-        heads = [self._head(item, wording_for(text)) for item, text in zip(items, texts, strict=True)]
+        words = [wording_beside(text, self.chat) for text in texts]
+        heads = [self._head(item, said) for item, said in zip(items, words, strict=True)]
         rooms = [self._smaller(item, head) for item, head in zip(items, heads, strict=True)]
         bodies = extracts(
-            [Source(text, room, wording_for(text), _SMALLEST_BODY) for text, room in zip(texts, rooms, strict=True)],
+            [Source(*source, _SMALLEST_BODY) for source in zip(texts, rooms, words, strict=True)],
             total=sum(min(item.body_tokens, room) for item, room in zip(items, rooms, strict=True)),
             encode=self.encode,
             known=self.known,
@@ -290,7 +299,7 @@ class _Writer:
     def extracted(self, item: Item, *, provisional: bool = False) -> Replacement | None:
         """Lines of the result itself under our header."""
         text = self.source(item)
-        words = wording_for(text)
+        words = wording_beside(text, self.chat)
         head = self._head(item, words)
         budget = min(item.body_tokens, self._smaller(item, head))
         body = extract(text, budget=budget, encode=self.encode, wording=words, known=self.known)

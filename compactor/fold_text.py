@@ -12,7 +12,7 @@ from compactor.formats.openai import calls, media_of, text_of, with_text
 from compactor.models import Kind, Replacement, recall_id, run_id
 from compactor.plans import Snapshot
 from compactor.tokens import Encode, count_message, count_text
-from compactor.wording import Wording, tool_name, wording_for
+from compactor.wording import Wording, tool_name, wording_beside, wording_for
 
 _SHOWN_TOOLS: Final = 6
 _LEAD: Final = 80  # characters of arguments that a call's line shows at most
@@ -83,9 +83,10 @@ class FoldText:
         """The replacements beside the holder: notes in the results of its step, skeletons of all other steps."""
         replacements: list[Replacement] = []
         holder = recall_id(self._messages[self._fold.holder].position)
+        chat = wording_for(next((text_of(m.value) for m in self._messages if m.role == "user"), ""))
         for index in self._fold.notes:
             message = self._messages[index]
-            words = wording_for(text_of(self._originals[index]))
+            words = wording_beside(text_of(self._originals[index]), chat)
             note = words.fold_note.format(other=holder, id=recall_id(message.position))
             value = with_text(message.value, note)
             after = count_message(value, encode)

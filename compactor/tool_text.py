@@ -13,7 +13,7 @@ from typing import Any, Final
 from compactor.formats.openai import RESULT_ROLES, calls, media_of, text_of
 from compactor.frozen import freeze
 from compactor.history import History, read_history
-from compactor.wording import tool_name, wording_for
+from compactor.wording import Wording, tool_name, wording_beside, wording_for
 
 _CALL_KEYS: Final = frozenset({"tool_calls", "function_call"})
 
@@ -21,6 +21,7 @@ _CALL_KEYS: Final = frozenset({"tool_calls", "function_call"})
 def as_text(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The same conversation without tool calls and tool roles; results that follow each other share a message."""
     history = read_history(messages)
+    chat = wording_for(next((text_of(message) for message in messages if message.get("role") == "user"), ""))
     shown: list[Mapping[str, Any]] = []
     framed: list[str] = []
 
@@ -31,7 +32,7 @@ def as_text(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
     for index, message in enumerate(messages):
         if message.get("role") in RESULT_ROLES:
-            framed.append(_framed(message, _name(history, index, message)))
+            framed.append(_framed(message, _name(history, index, message), chat))
             continue
         close()
         calling = message.get("role") == "assistant" and _CALL_KEYS & message.keys()
@@ -54,9 +55,9 @@ def _called(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return freeze({**rest, "content": content})  # type: ignore[no-any-return] # why: freeze keeps the outer type
 
 
-def _framed(message: Mapping[str, Any], name: str) -> str:
+def _framed(message: Mapping[str, Any], name: str, chat: Wording) -> str:
     text = text_of(message)
-    words = wording_for(text)
+    words = wording_beside(text, chat)
     if media := media_of(message):
         text = "\n".join(filter(None, (text, f"[{words.media.format(count=media)}]")))
     mark = _mark(text)

@@ -30,7 +30,7 @@ from compactor.history import History, Step, read_history
 from compactor.models import Fit, Message, recall_id
 from compactor.protection import UNPROTECTED, Protection
 from compactor.tokens import Encode, count_message
-from compactor.wording import wording_for
+from compactor.wording import wording_beside, wording_for
 
 _SMALLEST_RESULT: Final = 200  # characters that a shortened unread result keeps at least
 
@@ -329,7 +329,8 @@ def _shorten_results(composer: _Composer, kept: Sequence[Row], room: int) -> dic
 def _shorten(composer: _Composer, index: int, wanted: int) -> tuple[Mapping[str, Any], int]:
     """The result at `index` cut to about `wanted` tokens, never below _SMALLEST_RESULT characters."""
     message = composer.messages[index]
-    text, words = text_of(message.value), wording_for(text_of(message.value))
+    text = text_of(message.value)
+    words = wording_beside(text, composer.wording)
     media = media_of(message.value)
     note = words.media.format(count=media) + "\n" if media else ""
     if len(text) <= _SMALLEST_RESULT and not media:

@@ -140,6 +140,11 @@ def wording_for(text: str) -> Wording:
     return CHINESE if sample and len(_CJK.findall(sample)) > _CJK_SHARE * len(sample) else ENGLISH
 
 
+def wording_beside(text: str, chat: Wording) -> Wording:
+    """The language of a note on a text: Chinese where it is, else that of the chat around it: code has none."""
+    return CHINESE if wording_for(text) is CHINESE else chat
+
+
 def tool_name(name: str) -> str:
     """A tool's name fit for a header: one line, at most 64 characters, never empty."""
     return re.sub(r"[^\w.:/-]", "_", name)[:64] or "tool"
