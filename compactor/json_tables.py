@@ -7,6 +7,8 @@ column `*` holds the keys of an object of objects (`name=*`: the same as the key
 row has no such key. A line `--` parts the rows of two arrays in an array. `@2 as text: ` begins a
 string that itself holds JSON.
 
+A dict or list as Python prints it is written as the JSON of its value.
+
 Kept are the JSON value, the spelling of every number and the order of rows, not the order of keys;
 a string that itself holds JSON is kept as that JSON value.
 """
@@ -20,6 +22,7 @@ from json.encoder import encode_basestring  # the C encoder, which leaves letter
 from typing import Any, Final
 
 from compactor.json_values import is_array, is_object
+from compactor.literals import json_of_literal
 
 MAX_DEPTH: Final = 40  # levels; deeper values are left as they are
 _FILLED: Final = 0.6  # least share of cells that hold something
@@ -46,8 +49,10 @@ class _Unfit(ValueError):
 
 
 def condense_json(text: str) -> str | None:
-    """The shorter form of a JSON object or array; None for anything else."""
+    """The shorter form of a JSON object or array, or of a Python one; None for anything else."""
     value = _parsed(text)
+    if value is None and (literal := json_of_literal(text)) is not None:
+        value = _parsed(literal)
     if value is None:
         return None
     writer = _Writer()

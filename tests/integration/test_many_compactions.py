@@ -67,7 +67,7 @@ def chinese_rounds() -> Iterator[list[dict[str, Any]]]:
     ]
     code = "\n".join(f"{n}\tvalue_{n} = compute(step_{n * 7919}, retries={n})" for n in range(60))
     for number in range(200):
-        kinds = [
+        kinds: list[tuple[str, dict[str, Any], str]] = [
             (
                 "查询",
                 {"页": number},
