@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from compactor.passages import EDGE, FAILURE, Passage, Read, cost_of
@@ -118,7 +119,7 @@ class _Choice:
         self._parts = parts
         self._seen = set(known)
         self._takes: list[Part] = []
-        everywhere = Counter(value for part in parts for passage in part.read.passages for value in passage.values)
+        everywhere = Counter(chain.from_iterable(passage.values for part in parts for passage in part.read.passages))
         _discount(parts)
         for part in parts:
             part.worth = _worth(part.read, everywhere, known)
@@ -154,9 +155,21 @@ class _Choice:
             dropped += part.drop(1)
 
     def _entries(self, part: Part, first: int) -> list[_Entry]:
-        passages = part.read.passages[first:] if first else part.read.passages
-        ratios = ((-self._ratio(part, passage)[0], order) for order, passage in enumerate(passages, first))
-        return [entry for entry in ratios if entry[0] < 0]
+        """The queue's entries of a part's passages from one on."""
+        entries: list[_Entry] = []
+        worth, seen, is_json = part.worth, self._seen, part.read.is_json
+        for order in range(first, len(part.read.passages)):
+            passage = part.read.passages[order]
+            if is_json:
+                gain, cost = self._ratio(part, passage)[0], 1
+            else:  # what `_ratio` does, for the many lines of a text
+                gain, cost = passage.bonus, passage.cost
+                for value in passage.values:
+                    if value not in seen:
+                        gain += worth[value]
+            if gain > 0:
+                entries.append((-gain / cost, order))
+        return entries
 
     def _add_plain(self, queue: _Queue) -> bool:
         """Puts the plain lines of a result into its queue, which is empty; whether there are any."""
