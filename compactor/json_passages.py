@@ -88,13 +88,14 @@ def _of_leaves(leaves: list[_Leaf]) -> list[Passage]:
                 inner.place, inner.group, inner.head, inner.key, inner.is_part = place, group, head, key, True
                 passages.append(inner)
         elif not (order in speaking and is_order(shown, excused=ERROR)):
-            field = _field(key, shown, not isinstance(value, bool))
+            field = field_of(key, shown, not isinstance(value, bool))
             passages.append(Passage(place, group, shown, field.cost, field.values, field.bonus, head, key))
     return passages
 
 
 @lru_cache(maxsize=_FIELDS)
-def _field(key: str, shown: str, is_word: bool) -> _Field:
+def field_of(key: str, shown: str, is_word: bool) -> _Field:
+    """What a value says under its key; `is_word`: it is more than yes or no."""
     values = values_of(f"{key} {shown}")
     plain = shown.lower()
     if is_word and len(plain) > 2:

@@ -187,7 +187,7 @@ class _RowReader:
             known.count += 1
             return
         first = len(self.passages)
-        row = _known_row(text) if len(text) <= 2 * MAX_LINE else _row(text)
+        row = known_row(text) if len(text) <= 2 * MAX_LINE else _row(text)
         if failed or (order in self._edges and not is_sentence(text)):
             self._telling(text, row, order, failed=failed)
         elif row.pieces:
@@ -251,7 +251,7 @@ def _row(text: str) -> _Row:
 
 
 _PLAIN_ROW: Final = _Row()
-_known_row: Final = lru_cache(maxsize=_ROWS)(_row)
+known_row: Final = lru_cache(maxsize=_ROWS)(_row)
 
 
 def _pieces(row: str, words: Sequence[tuple[str, Values]]) -> Iterator[_Piece]:
