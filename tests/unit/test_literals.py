@@ -26,8 +26,6 @@ def test_the_value_of_a_literal_is_that_of_its_json(value: Any) -> None:
     found = json_of_literal(text)
     if found is not None:
         assert repr(json.loads(found)) == text == repr(ast.literal_eval(text))
-    else:
-        assert text[0] not in "{[" or "nan" in text or "inf" in text or len(text) > 100
 
 
 def test_rows_that_python_printed_become_a_table() -> None:
