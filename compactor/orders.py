@@ -1,7 +1,8 @@
 """Sentences of a tool's output that speak to whoever reads it: they are no data, and an extract leaves them out.
 
 Such sentences are rare, so a text is searched for literal words first, of which one stands in whatever
-the patterns find: that is many times faster than the patterns, which see the lines with such a word alone.
+the patterns find: that is many times faster than the patterns, which see the lines with such a word alone,
+in lower case.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from typing import Final
 
 ORDER: Final = re.compile(
-    r"(?i)\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instructions?|prompts?|rules?|guidelines|directions)\b"
+    r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instructions?|prompts?|rules?|guidelines|directions)\b"
     r"|\b(?:you are now|from now on|new instructions?)\b"
     r"|\bsystem (?:prompt|message|override)\b"
     r"|\b(?:do not|don't|never) (?:tell|inform|mention|reveal)\b"
@@ -25,18 +26,16 @@ ORDER: Final = re.compile(
     r"|\b(?:ensure|essential|important|imperative|crucial|necessary|required|sure) (?:that )?you\b"
     r"|\b(?:before|when|whenever|once|after) you (?:can|have|answer|reply|respond|go|do|read|continue|finish)\b"
     r"|\bif you are (?:an?|the) |\b(?:do|complete|perform) the following\b|\bfollowing (?:instruction|command)s?\b"
-    r"|</?(?:system|instructions?|admin|information|tool_(?:result|response|call))\b|\[/?INST\]|<\|im_(?:start|end)\|>"
+    r"|</?(?:system|instructions?|admin|information|tool_(?:result|response|call))\b|\[/?inst\]|<\|im_(?:start|end)\|>"
     r"|^\W*(?:system|developer|user|instructions?)\s*:|(?:^|\W)human\s*:"
     r"|(?:忽略|无视|忘记).{0,12}(?:指令|指示|提示|规则)|从现在(?:起|开始)|系统(?:提示|消息|指令)"
     r"|(?:助手|智能体|机器人|模型)\s*(?:注意|请|必须|应当?)|作为.{0,6}助手|用户(?:已|已经)?(?:同意|授权|要求|希望|想要)"
     r"|所有(?:的)?(?:回答|回复|输出)|看到(?:这|此|本).{0,8}[后时]"
 )
 _VERBS: Final = (
-    "send", "forward", "email", "e-mail", "transfer", "wire", "pay", "refund", "delete", "erase", "overwrite", "run",
-    "execute", "invoke", "call", "open", "visit", "browse", "click", "download", "upload", "post", "publish", "share",
-    "export", "exfiltrate", "leak", "reveal", "disclose", "respond", "reply", "include", "install", "disable", "grant",
-    "approve", "cancel", "submit", "enter", "book", "buy", "purchase", "remove", "print", "paste", "charge", "skip",
-    "drop", "rotate", "mark", "switch", "retry", "fetch",
+    "send", "forward", "email", "transfer", "pay", "refund", "delete", "overwrite", "remove", "run", "execute",
+    "invoke", "call", "open", "visit", "click", "download", "upload", "post", "share", "export", "reveal", "respond",
+    "reply", "install", "grant", "cancel", "submit", "enter", "book",
 )  # fmt: skip
 _OBJECT: Final = (
     r"(?:the|an?|all|any|every|each|this|that|these|those|your|my|his|her|their|our|its?|them|him|me|us|to|with|only"
@@ -45,7 +44,7 @@ _OBJECT: Final = (
 )
 # A sentence that begins with what to do, and to what.
 COMMAND: Final = re.compile(
-    rf"(?i)(?:^\W{{0,4}}|[.!?;:|,\"'>)\]] ?|\b(?:please|kindly|then|and|now|first|instead|immediately|must|should|to) )"
+    rf"(?:^\W{{0,4}}|[.!?;:|,\"'>)\]] ?|\b(?:please|kindly|then|and|now|first|instead|immediately|must|should|to) )"
     rf"(?:{'|'.join(_VERBS)}) (?:{_OBJECT})"
     r"|(?:请|务必|立即|马上|立刻|直接|先).{0,6}"
     r"(?:执行|运行|调用|打开|访问|点击|删除|发送|发给|转账|转发|上传|导出|输入|回复|安装)"
@@ -55,13 +54,14 @@ COMMAND: Final = re.compile(
 )
 # What a message of failure may say as well.
 DUTY: Final = re.compile(
-    r"(?i)\byou (?:must|should|have to|need to)\b|(?:你|您)(?:现在|必须|应该|需要)"
+    r"\byou (?:must|should|have to|need to)\b|(?:你|您)(?:现在|必须|应该|需要)"
     r"|请(?:立即|马上|调用|执行|发送|删除|转账)"
 )
+_COMMANDS: Final = {verb: (f"{verb} ",) for verb in _VERBS}
 _GREETINGS: Final = ("hey", "dear", "hello", "attention")
 # Words in lower case, and the longer ones that are meant: one is part of whatever ORDER or DUTY finds in a line
 # with single spaces.
-STEMS: Final = {
+_WORDS: Final = {
     **dict.fromkeys((
         "ignore", "disregard", "forget", "override", "from now on", "do not ", "don't ", "never ",
         "please", " must", " should", "inst]", "<|im_", "next step", "pretend ",
@@ -69,7 +69,6 @@ STEMS: Final = {
         "你", "您", "请", "务必", "立即", "马上", "立刻", "直接", "先", "把", "将", "给", "执行", "必须", "新任务是",
         "不要告诉",
     )),
-    **{verb: (f"{verb} ",) for verb in _VERBS},
     "系统": ("系统提示", "系统消息", "系统指令"),
     "instruction": (
         "<instruction", "</instruction", "new instruction", "instruction:", "instructions:", "instruction :",
@@ -107,8 +106,12 @@ STEMS: Final = {
     "llm": ("llm:", "llm :", "llms:", "llms :"),
     "claude": None, "gemini": None, "copilot": None, "gpt": None,
 }  # fmt: skip
-
-
+STEMS: Final = _WORDS | _COMMANDS
+_SPOKEN: Final = tuple(stem for word, longer in _WORDS.items() for stem in longer or (word,))
+_ASKED: Final = (
+    *_COMMANDS, "请", "务必", "立即", "马上", "立刻", "直接", "先", "把", "将", "给", "执行", "必须", "新任务是",
+    "不要告诉",
+)  # fmt: skip
 _WORD: Final = re.compile(r"[\"'(*<>/\w]{0,3}[^\W\d_]+(?:['’-][^\W\d_]+)*[\"'),.:;!?*>]{0,3}")
 _CJK_SENTENCE: Final = re.compile(r"[\u3400-\u9fff].*[\u3400-\u9fff].{0,3}[。！；]\W*$")
 _SENTENCE_WORDS: Final = 6
@@ -127,8 +130,10 @@ def is_sentence(line: str) -> bool:
 
 def is_order(line: str, *, excused: re.Pattern[str] | None = None) -> bool:
     """Whether a line with single spaces speaks to its reader; one in which `excused` finds anything may name duties."""
-    if ORDER.search(line) is not None:
+    low = line.lower()
+    spoken = any(map(low.__contains__, _SPOKEN))
+    if spoken and ORDER.search(low) is not None:
         return True
-    if COMMAND.search(line) is not None and (excused is None or excused.search(line) is None):
-        return True
-    return DUTY.search(line) is not None and (excused is None or excused.search(line) is None)
+    commands = any(map(low.__contains__, _ASKED)) and COMMAND.search(low) is not None
+    told = commands or (spoken and DUTY.search(low) is not None)
+    return told and (excused is None or excused.search(line) is None)

@@ -39,7 +39,8 @@ class How(StrEnum):
 
 
 def _check_pattern(place: str, pattern: Any) -> None:
-    if not isinstance(pattern, str) or not 0 < len(pattern) <= _LONGEST:
+    text = pattern if isinstance(pattern, str) else ""
+    if not 0 < len(text) <= _LONGEST or text.encode("utf-8", "replace").decode() != text:
         raise ConfigurationError(
             f"{place}: expected a pattern of 1-{_LONGEST} characters with * and ?, for example 'read_*'."
         )

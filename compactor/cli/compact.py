@@ -33,24 +33,28 @@ def compact(
     keep_recent_results: Annotated[
         int, typer.Option(min=0, help="Newest results that stay while older can be had.")
     ] = 3,
+    pin: Annotated[
+        list[str] | None, typer.Option(help="What must survive: m12, or a phrase. May be given several times.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compacts a message list: JSON in, JSON out.
 
     Reads a JSON list of chat messages (or an object with `messages` and `tools`) from stdin and
     writes the list to stdout; with --json an object with messages, originals and outcome. The model
-    of COMPACTOR_SUMMARIZER_MODEL writes the summaries when it is set, else extracts do.
+    of COMPACTOR_SUMMARIZER_MODEL writes the summaries when it is set, else extracts do; COMPACTOR_RULES hold.
     """
     messages, tools = _read(sys.stdin.buffer.read())
     settings = read_settings()
     done = compact_messages(
         messages,
-        ModelConfig(model, limit, strategy),
+        ModelConfig(model, limit, strategy, rules=settings.rules),
         tools=tools,
         summarizer=ModelSummarizer(settings) if settings.has_model else None,
         target_tokens=target_tokens,
         keep_recent_results=keep_recent_results,
         price=PriceTable(settings),
+        pins=pin or (),
     )
     print_json(_whole(done) if json else done.messages)
     outcome = done.outcome

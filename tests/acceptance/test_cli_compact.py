@@ -44,6 +44,16 @@ def test_a_list_over_the_threshold_comes_back_shorter() -> None:
     assert [m for m in shorter if m["role"] != "tool"] == [m for m in messages if m["role"] != "tool"]
 
 
+def test_pins_and_the_operators_rules_hold() -> None:
+    messages = conversation()
+    rules = json.dumps([{"tool": "read", "arguments": {"n": "0"}, "never": True}])
+    pins = ("--pin", "m4", "--pin", "job-2-45 took 315 ms")
+    done = compact(json.dumps(messages).encode(), "--limit", "8", "--target-tokens", "1", *pins, COMPACTOR_RULES=rules)
+    shorter = json.loads(done.stdout)
+    assert [shorter[place] == messages[place] for place in (2, 4, 6)] == [True, True, False]
+    assert "job-2-45 took 315 ms" in shorter[6]["content"].splitlines()
+
+
 def test_with_json_the_originals_come_too() -> None:
     messages = conversation()
     done = compact(json.dumps({"messages": messages, "tools": None}).encode(), "--limit", "8", "--json")

@@ -176,6 +176,7 @@ def test_the_first_rule_that_says_something_decides_each_question() -> None:
         ([{"tool": "", "never": True}], "rules[0].tool: expected a pattern"),
         ([{"tool": "x" * 201, "never": True}], "rules[0].tool: expected a pattern"),
         ([{"tool": 3, "never": True}], "rules[0].tool: expected a pattern"),
+        ([{"tool": "\ud800", "never": True}], "rules[0].tool: expected a pattern"),
         ([{"arguments": "*.md", "never": True}], "rules[0].arguments: expected at most"),
         ([{"arguments": {"path": 3}, "never": True}], "rules[0].arguments: expected a pattern"),
         ([{"arguments": {str(n): "x" for n in range(9)}, "never": True}], "rules[0].arguments: expected at most"),
