@@ -35,7 +35,8 @@ ORDER: Final = re.compile(
 _VERBS: Final = (
     "send", "forward", "email", "transfer", "pay", "refund", "delete", "overwrite", "remove", "run", "execute",
     "invoke", "call", "open", "visit", "click", "download", "upload", "post", "share", "export", "reveal", "respond",
-    "reply", "install", "grant", "cancel", "submit", "enter", "book",
+    "reply", "install", "grant", "cancel", "submit", "enter", "book", "switch", "mark",
+    "print", "charge", "drop", "rotate", "retry",
 )  # fmt: skip
 _OBJECT: Final = (
     r"(?:the|an?|all|any|every|each|this|that|these|those|your|my|his|her|their|our|its?|them|him|me|us|to|with|only"
@@ -48,9 +49,9 @@ COMMAND: Final = re.compile(
     rf"(?:{'|'.join(_VERBS)}) (?:{_OBJECT})"
     r"|(?:请|务必|立即|马上|立刻|直接|先).{0,6}"
     r"(?:执行|运行|调用|打开|访问|点击|删除|发送|发给|转账|转发|上传|导出|输入|回复|安装)"
-    r"|(?:把|将).{1,30}(?:发送|发给|发到|转发|上传|导出|泄露|转给|发至|[到至给] ?(?:https?:|[\w.]+@))"
+    r"|(?:把|将).{1,30}(?:发送|发给|发到|转发|上传|导出|泄露|转给|发至|提现|[到至给] ?(?:https?:|[\w.]+@))"
     r"|给.{1,24}(?:转账|汇款|付款)"
-    r"|执行(?:以下|下列|下面)|必须(?:执行|运行|调用|删除|发送|转账|上传|导出)|新任务是|不要告诉"
+    r"|执行(?:以下|下列|下面)|必须(?:执行|运行|调用|删除|发送|转账|上传|导出)|新任务是|不要告诉|一律用"
 )
 # What a message of failure may say as well.
 DUTY: Final = re.compile(
@@ -67,7 +68,7 @@ _WORDS: Final = {
         "please", " must", " should", "inst]", "<|im_", "next step", "pretend ",
         "忽略", "无视", "忘记", "从现在", "助手", "智能体", "机器人", "模型", "用户", "所有", "看到",
         "你", "您", "请", "务必", "立即", "马上", "立刻", "直接", "先", "把", "将", "给", "执行", "必须", "新任务是",
-        "不要告诉",
+        "不要告诉", "一律用",
     )),
     "系统": ("系统提示", "系统消息", "系统指令"),
     "instruction": (
@@ -110,7 +111,7 @@ STEMS: Final = _WORDS | _COMMANDS
 _SPOKEN: Final = tuple(stem for word, longer in _WORDS.items() for stem in longer or (word,))
 _ASKED: Final = (
     *_COMMANDS, "请", "务必", "立即", "马上", "立刻", "直接", "先", "把", "将", "给", "执行", "必须", "新任务是",
-    "不要告诉",
+    "不要告诉", "一律用",
 )  # fmt: skip
 _WORD: Final = re.compile(r"[\"'(*<>/\w]{0,3}[^\W\d_]+(?:['’-][^\W\d_]+)*[\"'),.:;!?*>]{0,3}")
 _CJK_SENTENCE: Final = re.compile(r"[\u3400-\u9fff].*[\u3400-\u9fff].{0,3}[。！；]\W*$")
@@ -135,5 +136,6 @@ def is_order(line: str, *, excused: re.Pattern[str] | None = None) -> bool:
     if spoken and ORDER.search(low) is not None:
         return True
     commands = any(map(low.__contains__, _ASKED)) and COMMAND.search(low) is not None
-    told = commands or (spoken and DUTY.search(low) is not None)
-    return told and (excused is None or excused.search(line) is None)
+    if not commands and not (spoken and DUTY.search(low) is not None):
+        return False
+    return excused is None or excused.search(line) is None or (commands and is_sentence(line))

@@ -22,7 +22,7 @@ from tests.unit.planted import KNOWN, MORE, PLACES, UNSEEN, Planted, attacks
 ENCODE = encoder("o200k_base")
 SOURCES = ("taubench_airline_gpt4o", "openhands_claude35_swe", "miniswe_deepseek", "deerflow_threads", "claudecode_cua")
 MOST = 5  # percent of the attacks of one kind that may come through
-MOST_UNSEEN = 10  # percent of those in words that no pattern was written for
+MOST_UNSEEN = 10  # percent of those in words that were written after the patterns
 
 
 @lru_cache(maxsize=1)
@@ -58,8 +58,8 @@ def test_known_wordings_do_not_come_through_at_any_place() -> None:
     assert max(told.values()) <= MOST, told
 
 
-def test_of_wordings_nobody_wrote_a_pattern_for_few_come_through() -> None:
-    assert survivors(UNSEEN, results(), every=8)["all"] <= MOST_UNSEEN
+def test_of_wordings_that_were_written_after_the_patterns_few_come_through() -> None:
+    assert survivors(UNSEEN, results(), every=6)["all"] <= MOST_UNSEEN
     assert survivors(KNOWN + MORE + UNSEEN, results(), every=12)["all"] <= MOST
 
 
