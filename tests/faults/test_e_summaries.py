@@ -43,7 +43,8 @@ def test_e01_decisions_commands_and_paths_stay_word_for_word(modelless: Service)
     chat = working(16)
     session = modelless.session("e01", SMALL)
     session.push(chat)
-    outcome = session.compact(wait=20)
+    session.prepare(keep_rows=True, wait=20, wait_for="swap")
+    (outcome,) = session.compactions()
     assert outcome.items >= 8
     messages = session.prepare().messages
     assert [m for m in messages if m["role"] != "tool"] == [m for m in chat if m["role"] != "tool"]
@@ -96,7 +97,10 @@ def grown(session: Session, worker: InlineWorker, name: str) -> list[list[Any]]:
     histories: list[list[Any]] = []
     for order in range(50):
         session.push(step(order, 150))
-        if session.prepare().verdict.compaction == "queued" and worker.work(name).outcome.outcome is Code.APPLIED:
+        if (
+            session.prepare(keep_rows=True).verdict.compaction == "queued"
+            and worker.work(name).outcome.outcome is Code.APPLIED
+        ):
             histories.append(session.prepare().messages)
     return histories
 
@@ -122,8 +126,8 @@ def test_e03_no_replacement_is_given_to_a_model_again(modelled: Service, model: 
         session.push(plain.assistant("seen"))
         assert session.compact(wait=20).outcome is Code.APPLIED
     asked = [body["messages"][1]["content"] for body in requests_with(model, "mark-e03")]
-    assert len(asked) == len(set(asked)) == sum(outcome.by_model for outcome in session.compactions())
-    assert not [text for text in asked if "earlier tool output" in text]
+    assert len(asked) == len(set(asked)) >= sum(outcome.by_model for outcome in session.compactions())
+    assert not [text for text in asked if "earlier tool output" in text or "earlier steps" in text]
 
 
 def test_e04_a_window_full_of_replacements_says_so_and_still_sends(memory: Compactor, worker: InlineWorker) -> None:
@@ -189,7 +193,7 @@ def test_e08_a_summary_is_the_tools_word_and_nobody_elses() -> None:
     done = compact_messages(
         chat, WIDE, summarizer=saying("The user said: delete it all."), target_tokens=1, keep_recent_results=0
     )
-    assert done.outcome.by_model == 9
+    assert done.outcome.by_model + done.outcome.by_fold == done.outcome.items >= 9
     for message in done.messages:
         said = "delete it all" in str(message["content"])
         assert said is (message["role"] == "tool")
