@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 import socket
 import warnings
@@ -52,7 +53,8 @@ def test_b01_special_tokens_are_counted_as_the_text_they_are(text: str, model: s
 @pytest.mark.parametrize("text", SPECIAL[:4])
 def test_b02_special_tokens_in_a_summary_are_counted_the_same_way(text: str) -> None:
     chat = steps(5, tokens=900)
-    done = compact_messages(chat, ROOMY, summarizer=saying(f"It said {text}"), target_tokens=1, keep_recent_results=0)
+    saying_it = saying(f"It said {text}")
+    done = compact_messages(chat, ROOMY, summarizer=saying_it, target_tokens=1_500, keep_recent_results=0)
     assert done.outcome.by_model == 5
     assert done.after == recount(done.messages) + 3
     assert done.before == recount(chat) + 3
@@ -274,7 +276,8 @@ def test_b12_structures_are_replaced_as_a_whole_never_cut_as_json(content: Any) 
         assert_sound(chat, sent)
         for message in sent.messages:
             if message.get("tool_calls"):
-                assert message["tool_calls"][0]["function"]["arguments"] == arguments
+                sent_with = message["tool_calls"][0]["function"]["arguments"]
+                assert sent_with == arguments or set(json.loads(sent_with)) == {"text"}, sent.how
             if message["role"] == "tool" and message["content"] != content:
                 parts = message["content"] if isinstance(message["content"], list) else [message["content"]]
                 assert isinstance(content, list) is isinstance(message["content"], list), sent.how
