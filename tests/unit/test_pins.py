@@ -28,7 +28,7 @@ def chat(*texts: str) -> list[Chat]:
 
 def shown(text: str, *pins: int | str, summarizer: Any = None) -> str:
     """What stands in the place of a result after a compaction."""
-    given = {"summarizer": summarizer, "target_tokens": 1, "keep_recent_results": 0}
+    given: dict[str, Any] = {"summarizer": summarizer, "target_tokens": 1, "keep_recent_results": 0}
     return str(compact_messages(chat(text), CONFIG, pins=pins, **given).messages[2]["content"])
 
 

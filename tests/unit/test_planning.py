@@ -35,7 +35,7 @@ SMALL = "z" * 600  # 150 tokens
 def planned(messages: list[Message], **given: Any) -> Plan | Nothing:
     """A plan that wants everything there is but folds, unless told otherwise."""
     budget = given.pop("budget", levels(ceiling=10**6))
-    wanted = {"target_tokens": 1, "keep_results": 0, "keep_rows": True, **given}
+    wanted: dict[str, Any] = {"target_tokens": 1, "keep_results": 0, "keep_rows": True, **given}
     return plan(Snapshot(messages, total(messages)), budget, **wanted)
 
 
