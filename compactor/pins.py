@@ -53,7 +53,7 @@ def pinned_position(pin: Any) -> int | None:
         return pin
     if not isinstance(pin, str):
         raise ConfigurationError("pin: expected a recall id such as 'm12', its number, or a phrase as text.")
-    return recall_position(pin) if re.fullmatch(r"m\d{1,15}", pin) else None
+    return recall_position(pin) if re.fullmatch(r"m\d+", pin) else None
 
 
 def write_phrases(phrases: Sequence[str]) -> bytes:

@@ -58,7 +58,7 @@ def test_two_workers_hold_one_cap_and_say_what_they_did(server: EmbeddedServer, 
     assert f"{len(capped)} with extracts since a cap was reached" in run("sessions", "--tenant", "acme", env=env).err
     log = "".join((tmp_path / f"{name}.log").read_text(encoding="utf-8") for name in ("one", "two"))
     assert log.count("its tenant's model calls are at their cap of the day") == len(capped)
-    assert log.count(" replaced; spent $0.0") == SESSIONS
+    assert log.count(" replaced; spent $0") == SESSIONS
 
 
 def last_of(session: Session) -> Outcome | None:

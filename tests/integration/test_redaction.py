@@ -15,6 +15,7 @@ from compactor.embedded import Child, EmbeddedServer, start_worker
 from compactor.settings import Settings, read_settings
 from compactor.summarizer import ModelSummarizer
 from compactor.testing import Answer, ModelServer, completion
+from tests.acceptance.waiting import wait_until
 from tests.acceptance.worker_process import short_settings
 from tests.integration.conversations import SMALL, WIDE, assistant, call, result, rows, user
 from tests.unit.secret_corpus import SECRETS
@@ -94,7 +95,8 @@ def compacted(memory: Compactor, name: str, chat: list[dict[str, Any]]) -> tuple
     """The outcome of compacting a conversation to a small window, and the texts that replace results."""
     session = memory.session(name, SMALL)
     session.push(chat)
-    outcome = session.compact(wait=30)
+    session.prepare(keep_rows=True)  # each result is told of in its own place
+    outcome = wait_until(lambda: session.status().last)
     assert outcome.outcome is Code.APPLIED
     messages = memory.session(name, WIDE).prepare().messages
     return outcome, [str(messages[position]["content"]) for position in outcome.positions]
