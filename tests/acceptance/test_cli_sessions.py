@@ -15,6 +15,7 @@ from compactor.pricing import dollars
 from compactor.settings import read_settings
 from tests.acceptance.cli_process import SCRIPT, run
 from tests.acceptance.conftest import Service
+from tests.integration.conversations import recount
 
 CONFIG = ModelConfig("gpt-4o", 4)
 ESCAPES = "\x1b[31mred\x1b[0m \u202egnp.exe"
@@ -31,8 +32,8 @@ class Compacted:
     env: dict[str, str]
 
 
-@pytest.fixture(scope="module")
-def compacted(modelless: Service) -> Compacted:
+def reading() -> list[dict[str, Any]]:
+    """Eight steps of one turn, more than a window of 4K holds."""
     pushed: list[dict[str, Any]] = [
         {"role": "system", "content": "You read files."},
         {"role": "user", "content": f"读取所有文件 {ESCAPES}"},
@@ -42,14 +43,30 @@ def compacted(modelless: Service) -> Compacted:
         pushed.append({"role": "assistant", "content": None, "tool_calls": [call]})
         text = "\n".join(f"row {row} of {number}: value {row * number}" for row in range(60))
         pushed.append({"role": "tool", "tool_call_id": f"c{number}", "content": text})
-    name = "cli/compacted"
-    session = modelless.memory.session(name, CONFIG)
+    return pushed
+
+
+def once_compacted(service: Service, name: str, *, folds: bool) -> Compacted:
+    pushed = reading()
+    session = service.memory.session(name, CONFIG)
     session.push(pushed)
-    outcome = session.compact(wait=30)
+    session.prepare(keep_rows=not folds, wait=30, wait_for="swap")
+    (outcome,) = session.compactions()
     assert outcome.outcome is Code.APPLIED
-    settings = modelless.settings
+    assert bool(outcome.by_fold) is folds
+    settings = service.settings
     env = {"REDIS_URL": settings.redis_url.get_secret_value(), "COMPACTOR_NAMESPACE": settings.namespace}
     return Compacted(name, session, pushed, outcome, env)
+
+
+@pytest.fixture(scope="module")
+def compacted(modelless: Service) -> Compacted:
+    return once_compacted(modelless, "cli/compacted", folds=False)
+
+
+@pytest.fixture(scope="module")
+def folded(modelless: Service) -> Compacted:
+    return once_compacted(modelless, "cli/folded", folds=True)
 
 
 def test_show_lists_every_live_message_with_what_it_shows(compacted: Compacted) -> None:
@@ -71,6 +88,27 @@ def test_show_as_a_table_is_safe_on_a_terminal(compacted: Compacted) -> None:
     assert "读取所有文件" in ended.out
     assert not set(ended.out) & set("\x1b\u202e")
     assert f"{compacted.outcome.items} replaced" in lines[-1]
+
+
+def test_show_lists_a_fold_and_every_message_that_it_tells_of(folded: Compacted) -> None:
+    rows = run("show", folded.name, "--json", env=folded.env).rows
+    assert [row["position"] for row in rows] == list(range(len(folded.pushed)))
+    assert [row["role"] for row in rows] == [message["role"] for message in folded.pushed]
+    assert tuple(row["position"] for row in rows if row["replaced"]) == folded.outcome.positions
+    for row, original in zip(rows, folded.pushed, strict=True):
+        assert (row["message"] == original) is not row["replaced"]
+        assert (row["kind"] == "original") is not row["replaced"]
+    kinds = [row["kind"] for row in rows]
+    assert kinds.count("fold") + kinds.count("folded") == folded.outcome.by_fold
+    assert kinds.count("extract") == folded.outcome.by_extract == folded.outcome.items - folded.outcome.by_fold
+    sent = folded.session.prepare().messages
+    assert [row["message"] for row in rows if row["kind"] != "folded"] == sent
+    assert sum(row["tokens"] for row in rows) == folded.session.status().totals["o200k_base"] == recount(sent)
+    table = run("show", folded.name, env=folded.env | {"COLUMNS": "120"}).out.splitlines()
+    assert len(table) == len(folded.pushed) + 2
+    for kind in ("fold", "folded", "extract"):
+        assert sum(f" {kind} " in line for line in table[1:-1]) == kinds.count(kind)
+    assert f"{folded.outcome.items} replaced" in table[-1]
 
 
 def test_a_terminal_that_knows_only_ascii_gets_question_marks(compacted: Compacted) -> None:
