@@ -89,7 +89,8 @@ class Session:
         too. `repair` puts late answers behind their calls, closes calls that something else follows
         and leaves out results without a call; by default in sessions fed by push. `keep_rows` is for
         callers that know messages by their place: results are shortened where they stand, no message is
-        left out of the send, and the compaction it queues folds nothing. Raises
+        left out of the send, and the compaction it queues folds nothing; a send with a list folds nothing
+        either. Raises
         InvalidMessageError, and StoreUnavailableError only when Redis does not answer, no list is
         given, and this process holds no earlier context of the session.
         """

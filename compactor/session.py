@@ -76,8 +76,9 @@ class SessionFlows:
     def sync(self, messages: object) -> Flow[Receipt]:
         """Stores what a caller's own list has new, without a send."""
         read_list = yield from self._syncing.read(messages)
-        fixed = yield from self._reader.fixed(Request(lead=read_list.lead))
-        judgement = self._reader.judge(Request(lead=read_list.lead), fixed)
+        request = Request(lead=read_list.lead, own_list=True)
+        fixed = yield from self._reader.fixed(request)
+        judgement = self._reader.judge(request, fixed)
         placed = yield from self._syncing.place(read_list, judgement, (yield from self._reader.encoder()), mode="look")
         placed.raise_unsaved(self._reader.settings.max_session_bytes)
         total = sum(message.tokens for message in placed.messages)
