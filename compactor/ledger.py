@@ -132,3 +132,24 @@ def money(outcome: Outcome) -> str:
         f"{spent}, cache re-write {dollars(found.rewrite)}, a step {dollars(found.step_before)} -> "
         f"{dollars(found.step_after)}{pays}, net {dollars(found.net)} in {found.steps:,} steps"
     )
+
+
+def figures(outcome: Outcome) -> dict[str, int | str]:
+    """The same as whole numbers, in micro-dollars and steps, and a code for a price that is not known."""
+    found = outcome.bill
+    if found is None:
+        return {}
+    amounts: dict[str, int | None] = {"micro_spent": found.spent}
+    if outcome.saved > 0:
+        amounts |= {
+            "micro_rewrite": found.rewrite,
+            "micro_step_before": found.step_before,
+            "micro_step_after": found.step_after,
+            "micro_net": found.net,
+        }
+    told: dict[str, int | str] = {name: "price_unknown" if value is None else value for name, value in amounts.items()}
+    if outcome.saved > 0:
+        told["steps"] = found.steps
+        if found.payback is not None:
+            told["payback_steps"] = math.ceil(found.payback)
+    return told

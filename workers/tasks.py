@@ -23,7 +23,7 @@ from compactor.compaction import Ended, Tools, run_compaction
 from compactor.dispatch import TASK
 from compactor.encodings import encoder
 from compactor.exceptions import CompactorError, SessionDamagedError, StoreUnavailableError, SummarizerError
-from compactor.ledger import line, money
+from compactor.ledger import figures, line
 from compactor.models import SPEND_CAP, Code, CompactionId, Outcome, SessionId, session_id
 from compactor.price_table import PriceTable
 from compactor.quota import Quota
@@ -164,7 +164,7 @@ def flat(outcome: Outcome) -> dict[str, Any]:
         "left": outcome.left,
         "model": outcome.model,
         "ms": outcome.ms,
-        **({"money": money(outcome)} if outcome.bill is not None else {}),
+        **figures(outcome),
     }
 
 

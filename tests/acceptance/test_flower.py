@@ -125,7 +125,7 @@ def test_an_operator_watches_a_compaction_live_and_reads_its_outcome(office: Off
         return summary()
 
     office.model.answer = answer
-    office.session("acme/live", 14).prepare()
+    office.session("acme/live", 12).prepare()
     phase = office.flower.task("acme/live", lambda task: str(task["result"]).startswith("3 of "))
     browser.open(office.flower.url("/tasks"))
     shown = browser.wait_for_text(phase["result"])
@@ -148,6 +148,9 @@ def test_the_result_is_flat_codes_and_numbers(ended: dict[str, dict[str, Any]]) 
     assert result["before"] - result["after"] == result["saved"] > 0
     by = ("by_model", "by_extract", "by_condensed", "by_fold", "by_pointer")
     assert sum(result[name] for name in by) == result["items"] > 0
+    assert min(result["by_model"], result["by_fold"]) > 0, "Flower is to be seen with both"
+    assert (result["micro_spent"], result["micro_net"]) == ("price_unknown", "price_unknown")
+    assert result["micro_step_before"] > result["micro_step_after"] > 0
     assert {type(value) for value in result.values()} <= {int, str}
     assert all(re.fullmatch(r"[\w.-]*", value) for value in result.values() if isinstance(value, str))
 

@@ -72,7 +72,7 @@ def test_a_compaction_goes_on_without_the_broker_that_carries_its_events(
         }
         worker = start_worker(env=env, log=tmp_path / "worker.log")
         with Compactor(settings=read_settings(redis_url=store.url, broker_url=broker.url)) as memory:
-            session = converse(memory, "acme/alone", 14)
+            session = converse(memory, "acme/alone", 12)
             assert session.prepare().verdict.compaction == "queued"
             eventually(lambda: model.in_flight > 3, "calls to the model")
             lost(broker.child)

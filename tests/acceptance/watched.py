@@ -79,7 +79,7 @@ def has_ended(task: Mapping[str, Any]) -> bool:
 
 
 def converse(memory: Compactor, name: str, results: int) -> Session:
-    """A session with so many tool results; 14 exceed the ceiling of 8K, 8 only the threshold."""
+    """A session with so many tool results; 8 exceed the threshold of 8K, 12 the ceiling; with 14, steps are folded."""
     session = memory.session(name, ModelConfig("gpt-4o", 8))
     session.push([{"role": "system", "content": f"You are {TEXT}"}, {"role": "user", "content": f"Find {TEXT}"}])
     for index in range(results):

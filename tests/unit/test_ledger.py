@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from compactor.bills import Bill
-from compactor.ledger import Rates, bill, break_even, line, steps_until
+from compactor.ledger import Rates, bill, break_even, figures, line, steps_until
 from compactor.models import Code, Outcome
 from compactor.outcomes import from_json, to_json
 from compactor.pricing import Price, price
@@ -132,6 +132,24 @@ def test_one_line_tells_a_compaction() -> None:
         "applied, 98,000 -> 50,000 tokens, 12 replaced; spent $0.0108, cache re-write $0.1380, "
         "a step $0.0294 -> $0.0150, pays back in 10.3 steps, net $0.4272 in 40 steps"
     )
+
+
+def test_flower_gets_a_bill_as_whole_numbers_and_codes() -> None:
+    assert figures(APPLIED) == {}
+    assert figures(replace(APPLIED, bill=billed(APPLIED, Rates(CLAUDE, CLAUDE, CHEAP)))) == {
+        "micro_spent": 10_800,
+        "micro_rewrite": 138_000,
+        "micro_step_before": 29_400,
+        "micro_step_after": 15_000,
+        "micro_net": 427_200,
+        "steps": 40,
+        "payback_steps": 11,
+    }
+    unpriced = figures(replace(APPLIED, bill=billed(APPLIED, Rates(CLAUDE, CLAUDE, None))))
+    assert (unpriced["micro_spent"], unpriced["micro_net"]) == ("price_unknown", "price_unknown")
+    assert "payback_steps" not in unpriced
+    failed = replace(APPLIED, after=APPLIED.before, bill=Bill(spent=150))
+    assert figures(failed) == {"micro_spent": 150}
 
 
 @given(st.builds(
