@@ -32,7 +32,7 @@ class Match:
     `places[i]` is the index in the history of item i, or None for a message to be stored; those are
     the last ones. `branch` is the index from which the history is left, `reword` the item whose
     stored words are to change, `own_words` those that are sent as the caller has them; `closed` says
-    that an earlier answer had closed or left out calls that are open in the history.
+    that an earlier answer had closed calls among the rows, which are open in the history.
     """
 
     items: tuple[Encoded, ...]
@@ -67,17 +67,8 @@ def match(
         # A fold leaves the history, or left it: its text is all that the list has.
         said = [row for row in said if row.text]
         found = _matched(history, live, said, sent)
-    closed = len(said) < len([row for row in rows if row.text]) or hides_open_calls(found.items, said)
+    closed = len(said) < len([row for row in rows if row.text])
     return replace(found, closed=closed)
-
-
-def hides_open_calls(whole: Sequence[Encoded], given: Sequence[Encoded]) -> bool:
-    """Whether a view had left out calls that are open in the whole list, so that what was given is in order."""
-    return len(whole) > len(given) and _open_steps(whole) > _open_steps(given)
-
-
-def _open_steps(rows: Sequence[Encoded]) -> int:
-    return sum(step.open for step in read_history([row.value for row in rows]).steps)
 
 
 def _matched(

@@ -140,12 +140,11 @@ class Sending:
         held = self._reader.around.histories.get(self._reader.cache_key)
         problems = (EVICTED,) if isinstance(error, SessionEvictedError) else ()
         messages: Sequence[Message] = () if held is None else held.usable
-        closed = False
         if listed is not None:
-            messages, closed = yield from self._syncing.unplaced(listed, send.encode)
+            messages = yield from self._syncing.unplaced(listed, send.encode)
         elif held is None:
             raise error
-        whole = repair(messages, send.encode, mend=send.mend or closed)
+        whole = repair(messages, send.encode, mend=send.mend)
         history = held or CachedHistory(0, 0, ())
         found = Found(history, whole.messages, _UNAVAILABLE, (*problems, *whole.problems), self._reader.correction)
         composed = partial(self._compose, send, found)

@@ -19,7 +19,7 @@ from compactor.frozen import freeze
 from compactor.json_values import is_array
 from compactor.judging import beginning_at
 from compactor.list_change import as_given, change_of, split_fold, tokens_of
-from compactor.matching import Match, expanded, hides_open_calls, match
+from compactor.matching import Match, expanded, match
 from compactor.models import Message
 from compactor.pushing import OWN_OPERATION_MS, Pushing, operation_id
 from compactor.queueing import Queueing
@@ -36,21 +36,17 @@ CONTENDED: Final = "contended"
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A caller's list read: the system messages that open it, and the conversation behind them.
-
-    `closed` says that open calls among the rows were left out in what the caller gave.
-    """
+    """A caller's list read: the system messages that open it, and the conversation behind them."""
 
     lead: tuple[Mapping[str, Any], ...]
     rows: tuple[Encoded, ...]
-    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
     """The messages that answer a list, and how the session stands; `unsaved` says why new ones are not stored.
 
-    `closed` says that the list came back with calls that an earlier answer had closed or left out.
+    `closed` says that the list came back with calls that an earlier answer had closed.
     """
 
     messages: tuple[Message, ...]
@@ -120,20 +116,16 @@ class Syncing:
             unsaved = CONTENDED
         messages = yield from self.messages(seen.history, found, encode)
         self._remember(messages if unsaved else (), seen.history)
-        closed = found.closed or listed.closed
-        return Placed(messages, seen, unsaved, problems, closed, refusal if unsaved == TENANT_FULL else None)
+        return Placed(messages, seen, unsaved, problems, found.closed, refusal if unsaved == TENANT_FULL else None)
 
-    def unplaced(self, listed: Listed, encode: Encode) -> Flow[tuple[tuple[Message, ...], bool]]:
-        """The list with the replacements that this process knows of, nothing read and nothing stored.
-
-        And whether an earlier answer had closed or left out calls that are open in it.
-        """
+    def unplaced(self, listed: Listed, encode: Encode) -> Flow[tuple[Message, ...]]:
+        """The list with the replacements that this process knows of, nothing read and nothing stored."""
         held = self._reader.around.histories.get(self._reader.cache_key) or EMPTY
         listed = self._completed(listed)
         found = yield from self._matched(held, listed.rows)
         messages = yield from self.messages(held, found, encode)
         self._remember(messages, held)
-        return messages, found.closed or listed.closed
+        return messages
 
     def _unsaved(self) -> list[CachedHistory]:
         """The lists that could not be stored, the oldest first."""
@@ -170,7 +162,7 @@ class Syncing:
             key=lambda rows: sum(id(row) not in given for row in rows),
             default=listed.rows,
         )
-        return Listed(listed.lead, tuple(rows), hides_open_calls(rows, listed.rows))
+        return Listed(listed.lead, tuple(rows))
 
     def _matched(self, held: CachedHistory, rows: Sequence[Encoded]) -> Flow[Match]:
         heavy = len(rows) > MANY

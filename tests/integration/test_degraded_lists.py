@@ -13,7 +13,7 @@ import pytest
 from compactor import Fit, StoreUnavailableError
 from compactor.embedded import EmbeddedServer
 from compactor.settings import Settings, read_settings
-from compactor.validity import added_faults, faults
+from compactor.validity import added_faults
 from tests.integration.clients import Client, Connect
 from tests.integration.conversations import ROOMY, SMALL, SYSTEM, assistant, conversation, recount, step, user
 from tests.integration.inline_worker import InlineWorker
@@ -112,21 +112,6 @@ def test_a_view_whose_gap_begins_at_parallel_calls_hides_nothing_that_is_lost(fa
     proxy.heal()
     session.prepare([*back, assistant("Done.")])
     assert session.originals() == [*said, assistant("Done.")]
-
-
-@pytest.mark.parametrize("back_again", [False, True])
-def test_a_view_that_left_out_an_open_call_stays_in_order(far: Client, proxy: LossyProxy, back_again: bool) -> None:
-    session = far.session("degraded/open", SMALL)
-    waits = wide(0, 1)[:2]  # one of two calls has no answer
-    said = [user("Find them."), *waits, user("Never mind."), *wide(1, 8), assistant("Done."), user("And now?")]
-    proxy.refuse()
-    view = session.prepare(said).messages
-    assert waits[0] not in list(view), "the view left the open call out"
-    returned: list[Any] = [*view, assistant("Found."), user("Thanks.")]
-    assert not faults(returned)
-    if back_again:
-        proxy.heal()
-    assert not faults(session.prepare(returned).messages)
 
 
 @pytest.mark.parametrize("way", ["stale", "headless", "stored in between"])
