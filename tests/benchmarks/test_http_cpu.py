@@ -113,7 +113,7 @@ def of_process(pid: int) -> Callable[[], float]:
         pytest.param(
             True,
             id="own list",
-            marks=pytest.mark.xfail(reason="the bound is not met: 3.7 to 4.5 ms, of which 1 is orjson's", strict=False),
+            marks=pytest.mark.xfail(reason="the bound is not met: 2.7 to 3.8 ms, of which 1 is orjson's", strict=False),
         ),
     ],
 )
