@@ -139,6 +139,7 @@ class _Run:
         self._correction = known_correction(judged, stored.raw)
         self._levels = self._correction.levels(budget)
         self._prefers_idle = judged.get("prefer_idle") is True
+        self._bot_rules: list[Any] = judged.get("rules", [])
         self._claimed_for = stored.raw.get("claimed_for", b"")
         self.budget = self._levels.cold(self.snapshot.total) if self._claimed_for == b"cold" else self._levels
 
@@ -335,6 +336,7 @@ class _Run:
             owner=self.owner,
             outcome=to_json(drafted),
             cold=to_json(replace(outcome, bill=self._bill(outcome, cold=True))),
+            rules=self._bot_rules,
             level=self.budget.late,
         )
         answer = self.tools.runner.run(kept)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import Any
 
 from compactor.commands import claim, spending
 from compactor.commands.command import SessionKeys
@@ -15,9 +17,9 @@ from compactor.metering import figures_of
 _log = logging.getLogger("compactor")
 
 
-def swap_kept(keys: SessionKeys, *, is_cold: bool) -> Flow[None]:
-    """Swaps the kept draft in, unless it is no longer of this history; then the next compaction drafts anew."""
-    outcome = yield from run(claim.swap_kept(keys, is_cold=is_cold))
+def swap_kept(keys: SessionKeys, *, is_cold: bool, rules: Sequence[Any]) -> Flow[None]:
+    """Swaps the kept draft in, unless the history or the rules are others now; the next compaction drafts anew then."""
+    outcome = yield from run(claim.swap_kept(keys, is_cold=is_cold, rules=rules))
     if outcome is None:
         return
     _log.info("session %s: %s", keys.session, line(outcome))

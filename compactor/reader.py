@@ -207,7 +207,8 @@ class SessionReader:
             self.around.histories.put(self.cache_key, held)
             if answer.draft and not swapped and self.settings.shadow == "off":
                 swapped = True
-                yield from swap_kept(self.keys, is_cold=answer.draft == "cold")
+                rules = [rule.as_json() for rule in self.config.tool_rules]
+                yield from swap_kept(self.keys, is_cold=answer.draft == "cold", rules=rules)
                 continue
             if answer.total is not None:
                 return Look(answer, held, recounted, synced, self.correction)

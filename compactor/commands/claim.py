@@ -79,26 +79,31 @@ def keep(
     owner: CompactionId,
     outcome: Mapping[str, Any],
     cold: Mapping[str, Any],
+    rules: Sequence[Any],
     level: int,
 ) -> Command[str]:
     """Keeps a swap for a send that counts `level` tokens, or finds the cache cold: `kept`, `stale` or `gone`.
 
-    `cold` is the outcome that the audit gets in the second case.
+    `cold` is the outcome that the audit gets in the second case, `rules` are those of the bot that it was written by.
     """
-    given = [_json(cold), *(part if isinstance(part, bytes) else str(part).encode() for part in swap.args[1:])]
+    given = [
+        _json(cold),
+        _json(rules),
+        *(part if isinstance(part, bytes) else str(part).encode() for part in swap.args[1:]),
+    ]
     draft = b"".join(len(part).to_bytes(4, "big") + part for part in given)
     args = (owner, swap.args[1], _json(outcome), level, draft)
     return Command(lambda replies: text(replies[0]), "keep", keys.all, args)
 
 
-def swap_kept(keys: SessionKeys, *, is_cold: bool) -> Command[Outcome | None]:
-    """Swaps a kept draft in; None when there is none that still fits."""
+def swap_kept(keys: SessionKeys, *, is_cold: bool, rules: Sequence[Any]) -> Command[Outcome | None]:
+    """Swaps a kept draft in; None when there is none that still fits, the bot's `rules` of now among the rest."""
 
     def parse(replies: list[Any]) -> Outcome | None:
         answer = text(replies[0])
         return from_json(json.loads(answer)) if answer.startswith("{") else None
 
-    return Command(parse, "swap", keys.all, ("", "cold" if is_cold else ""))
+    return Command(parse, "swap", keys.all, ("", "cold" if is_cold else "", _json(rules)))
 
 
 def release(
@@ -140,5 +145,5 @@ def retry(
     return Command(lambda replies: text(replies[0]) == "queued", "retry", keys.all, args)
 
 
-def _json(value: Mapping[str, Any]) -> bytes:
+def _json(value: Mapping[str, Any] | Sequence[Any]) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()

@@ -3,14 +3,14 @@
 -- ARGV  1 owner, also the compaction's id | 2 last position of the plan | 3 outcome JSON | 4 bytes saved
 --       5 re-arm level | 6 held reason | 7 number of encodings, then encoding, tokens saved of each
 --       then per message: position | record
---       Of a draft that a worker kept: 1 empty | 2 'cold' when the provider's cache has run out
+--       Of a draft that a worker kept: 1 empty | 2 'cold' when the provider's cache has run out | 3 rules of the send as JSON
 -- returns 'applied' (also for a repeat), 'stale', or 'gone'; of a kept draft its outcome JSON, 'stale' or 'gone'
 local state = redis.call('HMGET', KEYS[1], 'revision', 'offset', 'claim', 'owner', 'changed_min', 'applied', 'length', 'version', 'schema',
   'draft', 'draft_owner', 'draft_revision', 'pins', 'draft_pins')
 if not state[1] then return 'gone' end
 if tonumber(state[9] or 1) > 1 then return 'stale' end -- a newer release has migrated it
 local args, kept = ARGV, ARGV[1] == ''
-if kept then -- each of its arguments with its length before it, behind the owner; the first is the outcome of a cold swap
+if kept then -- each of its arguments with its length before it, behind the owner; before them the outcome of a cold swap, and rules
   args = {state[11] or ''}
   local draft, place, given = state[10] or '', 1, {}
   while place + 3 <= #draft do
@@ -18,10 +18,11 @@ if kept then -- each of its arguments with its length before it, behind the owne
     given[#given + 1] = string.sub(draft, from, from + size - 1)
     place = from + size
   end
-  for i = 2, #given do args[i] = given[i] end
+  for i = 3, #given do args[i - 1] = given[i] end
   if ARGV[2] == 'cold' then args[3] = given[1] end
   local whole = place == #draft + 1 and tonumber(args[2]) and tonumber(args[4]) and tonumber(args[7])
   local void = not whole or state[3] ~= 'idle' or state[1] ~= state[12] or (state[13] or '') ~= (state[14] or '')
+    or given[2] ~= ARGV[3]
   if not void then
     for i = 8 + 2 * args[7], #args, 2 do void = void or redis.call('HEXISTS', KEYS[4], args[i]) == 0 end
   end

@@ -172,6 +172,54 @@ def test_a_draft_of_another_history_is_never_swapped_in(
     assert drafted.prepare().verdict.compaction == "queued", "it is drafted anew"
 
 
+def test_a_pin_set_since_keeps_its_message_from_a_kept_draft(
+    drafted: Any, worker: InlineWorker, raw: Any, state: str
+) -> None:
+    drafted.pin(3)
+    drafted.pin("src/file1_7.py")
+    paused(raw, state)
+    assert drafted.prepare().replaced == 0
+    assert drafted.prepare().verdict.compaction == "queued"
+    worker.work(NAME)
+    raw.hset(state, "rearm", 0)
+    paused(raw, state)
+    context = drafted.prepare()
+    assert context.replaced > 0
+    assert context.messages[3] == PUSHED[3]
+    assert any("src/file1_7.py" in str(message["content"]) for message in context.messages)
+
+
+def test_an_undo_since_voids_a_kept_draft(
+    memory: Client, worker: InlineWorker, model: Scripted, raw: Any, settings: Settings
+) -> None:
+    name = "acme/undone"
+    session = memory.session(name, WAITING)
+    session.push(PUSHED)
+    session.compact()
+    assert worker.work(name).outcome.outcome is Code.APPLIED
+    session.push([message for order in range(30, 36) for message in step(order, lines=43)] + [assistant("so")])
+    assert session.prepare().verdict.compaction == "queued"
+    kept = worker.work(name).outcome
+    assert kept.outcome is Code.DRAFTED
+    assert session.undo().outcome is Code.UNDONE
+    pushed = session.originals()
+    state = session_keys(settings.namespace, session_id(name)).state
+    paused(raw, state)
+    assert session.prepare().replaced == 0
+    assert session.originals() == pushed
+
+
+def test_rules_that_the_bot_was_given_since_void_a_draft(
+    drafted: Any, memory: Client, worker: InlineWorker, raw: Any, state: str
+) -> None:
+    forbidding = memory.session(NAME, replace(WAITING, rules=({"tool": "grep", "never": True},)))
+    paused(raw, state)
+    context = forbidding.prepare()
+    assert (context.replaced, context.messages) == (0, PUSHED)
+    assert applied(drafted) == []
+    assert raw.hget(state, "draft") == b"", "no other send finds it either"
+
+
 def test_a_clear_takes_the_draft_along(drafted: Any, raw: Any, state: str) -> None:
     drafted.clear()
     drafted.push(PUSHED)
