@@ -175,6 +175,8 @@ class SessionReader:
         `first` is a change to the history that is carried out right before, in the same round trip.
         """
         recounted, swapped, synced = False, False, None
+        if mode == "send" and self.settings.shadow != "off":
+            mode = "shadow"
         self.encodings()
         held = self.around.histories.get(self.cache_key) or EMPTY
         while True:
@@ -205,7 +207,7 @@ class SessionReader:
             held = yield from self._updated(held, answer, encode)
             self.around.unconfirmed.seen(self.session, [record.own for record in answer.tail], self)
             self.around.histories.put(self.cache_key, held)
-            if answer.draft and not swapped and self.settings.shadow == "off":
+            if answer.draft and not swapped:
                 swapped = True
                 rules = [rule.as_json() for rule in self.config.tool_rules]
                 yield from swap_kept(self.keys, is_cold=answer.draft == "cold", rules=rules)

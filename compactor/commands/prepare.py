@@ -13,7 +13,7 @@ from compactor.models import CompactionId
 from compactor.records import Record, read_record
 
 T = TypeVar("T")
-Mode = Literal["send", "force", "look"]
+Mode = Literal["send", "shadow", "force", "look"]
 
 
 @dataclass(frozen=True, slots=True)

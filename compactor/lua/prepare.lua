@@ -1,7 +1,8 @@
 -- Judges one send: refreshes the session's life, takes the claim when due, names what changed.
 -- KEYS  the session's eight keys
 -- ARGV  1 operation, which becomes the claim's owner | 2 ttl ms | 3 encoding | 4 known version
---       5 known length | 6 mode: send, force (ignores back-off and re-arm), look (judges nothing) | 7 judged JSON
+--       5 known length | 6 mode: send, shadow (as send, but no kept draft is swapped in), force (nor there, and ignores
+--       back-off and re-arm), look (judges nothing) | 7 judged JSON
 --       8 threshold | 9 fixed | 10 queue patience ms | 11 max attempts
 --       12 owners whose claims earlier calls may have taken without publishing, or empty
 --       15 lease ms: a queued task that nobody began for as long is published again, then after twice as long, ...
@@ -75,7 +76,7 @@ local cold = judges and tonumber(ARGV[20]) > 0 and now - (tonumber(state[22]) or
   and 2 * expected >= threshold
 if judges and total >= 0 and tonumber(ARGV[20]) > 0 then set('sent_at', now) end
 local draft, level = '', tonumber(state[23])
-if judges and level and claim == 'idle' and total >= 0 and not forced then
+if ARGV[6] == 'send' and judges and level and claim == 'idle' and total >= 0 then
   draft = cold and 'cold' or load >= level and 'late' or ''
 end
 if claim == 'queued' and (owner == ARGV[1] or string.find(ARGV[12], owner, 1, true)) then

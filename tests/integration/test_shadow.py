@@ -217,8 +217,15 @@ def test_a_draft_that_was_kept_before_the_trial_is_not_swapped_in(
     memory.session(NAME, waiting).prepare()
     assert worker.work(NAME).outcome.outcome is Code.DRAFTED
     raw.hset(keys_of(settings, NAME).state, "sent_at", (raw.time()[0] - 400) * 1000)
-    assert trying.session(NAME, waiting).prepare().messages == pushed
-    assert trying.session(NAME, waiting).compactions() == []
+    session = trying.session(NAME, waiting)
+    first = session.prepare()
+    assert first.messages == pushed
+    assert session.compactions() == []
+    if first.verdict.compaction != "queued":  # below the level at which the draft would have been swapped in
+        session.push([user("and more"), *step(20, lines=43), assistant("so"), user("and"), *step(21, lines=43)])
+        assert session.prepare().verdict.compaction == "queued", "the trial goes on"
+    assert worker.work(NAME).outcome.outcome is Code.SHADOW
+    assert session.originals()[: len(pushed)] == pushed
 
 
 @pytest.mark.parametrize("ending", ["clear", "erase"])
