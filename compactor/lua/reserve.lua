@@ -6,13 +6,18 @@
 local time = redis.call('TIME')
 local day = math.floor(time[1] / 86400) -- UTC
 if redis.call('EXISTS', KEYS[2]) == 1 then return 'kept' end
-local spent = redis.call('HMGET', KEYS[1], day .. '.micro', day .. '.tokens')
-if ARGV[3] ~= '' and (tonumber(spent[1]) or 0) + ARGV[1] > tonumber(ARGV[3]) then return 'over' end
-if ARGV[4] ~= '' and (tonumber(spent[2]) or 0) + ARGV[2] > tonumber(ARGV[4]) then return 'over' end
-for i, name in ipairs({'.micro', '.tokens'}) do
-  if not tonumber(spent[i] or 0) then redis.call('HDEL', KEYS[1], day .. name) end -- garbled from outside
-  redis.call('HINCRBY', KEYS[1], day .. name, ARGV[i])
+local figures, spent = {day .. '.micro', day .. '.tokens'}, {}
+for i, field in ipairs(figures) do
+  local value = redis.call('HGET', KEYS[1], field) or '0'
+  if value ~= '0' and (not string.match(value, '^%-?[1-9]%d*$') or #value > 15) then -- garbled from outside
+    redis.call('HDEL', KEYS[1], field)
+    value = '0'
+  end
+  spent[i] = tonumber(value)
 end
+if ARGV[3] ~= '' and spent[1] + ARGV[1] > tonumber(ARGV[3]) then return 'over' end
+if ARGV[4] ~= '' and spent[2] + ARGV[2] > tonumber(ARGV[4]) then return 'over' end
+for i, field in ipairs(figures) do redis.call('HINCRBY', KEYS[1], field, ARGV[i]) end
 redis.call('SET', KEYS[2], day .. ' ' .. ARGV[1] .. ' ' .. ARGV[2], 'PX', ARGV[5])
 redis.call('PEXPIRE', KEYS[1], ARGV[6])
 return 'kept'

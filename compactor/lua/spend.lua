@@ -11,7 +11,10 @@ local day, micro, tokens = string.match(held or '', '^(%d+) (%d+) (%d+)$')
 day = day or today
 local function add(name, amount)
   local field = day .. '.' .. name
-  if not tonumber(redis.call('HGET', KEYS[1], field) or 0) then redis.call('HDEL', KEYS[1], field) end -- garbled
+  local value = redis.call('HGET', KEYS[1], field) or '0'
+  if value ~= '0' and (not string.match(value, '^%-?[1-9]%d*$') or #value > 15) then
+    redis.call('HDEL', KEYS[1], field) -- garbled from outside
+  end
   redis.call('HINCRBY', KEYS[1], field, amount)
 end
 if redis.call('HEXISTS', KEYS[1], today .. '.first') == 0 then

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from compactor import Code, Outcome
-from compactor.bills import Spending
+from compactor.bills import Bill, Spending
 from compactor.commands import spending
 from compactor.commands.command import session_keys
 from compactor.commands.spending import NO_CAPS, Caps, spending_key
@@ -202,6 +202,22 @@ def test_old_days_go_and_what_was_garbled_from_outside_counts_as_nothing(
     days = store.run(spending.read_spending(settings.namespace, "acme", NO_CAPS))
     assert [each.micro for each in days] == [150, 7]
     assert not {f"{day - 90}.micro".encode(), b"odd"} & set(raw.hgetall(key))
+
+
+@pytest.mark.parametrize("garbled", ["x", "1.5", "1e3", "0x10", " 7", "1e400", "007", "9" * 30, "nan", ""])
+def test_a_figure_that_is_no_whole_number_neither_stops_nor_uncounts_what_is_spent(
+    settings: Settings, store: StoreClient, raw: Any, garbled: str
+) -> None:
+    key, day = spending_key(settings.namespace, "acme"), int(time.time()) // 86_400
+    figures = ("micro", "tokens", "net", "freed")
+    raw.hset(key, mapping={f"{day}.{name}": garbled for name in figures})
+    today(store, settings, "acme")
+    one = purse(store, settings, caps=Caps(micro=10**6, tokens=10**6))
+    assert one.reserve([REQUEST])
+    one.spent(1_000, 100)
+    one.ended(Outcome(Code.APPLIED, before=9, after=4, bill=Bill(0, 0, 10, 5, 3)))
+    found = today(store, settings, "acme")
+    assert (found.micro, found.tokens, found.freed, found.net) == (210, 1_100, 5, 15)
 
 
 def test_every_key_has_a_life_and_the_tenants_own_slot(settings: Settings, store: StoreClient, raw: Any) -> None:
