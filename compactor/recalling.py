@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from compactor import recall_tool
-from compactor.effects import Flow, compute
+from compactor.commands import recall
+from compactor.effects import Flow, compute, run
 from compactor.exceptions import CompactorError, RecallExpiredError, SessionNotFoundError
 from compactor.formats.openai import text_of
-from compactor.models import recall_id
 from compactor.prompts import safe
 from compactor.reader import HEAVY, SessionReader
 
@@ -18,8 +16,8 @@ from compactor.reader import HEAVY, SessionReader
 class Recalling:
     """Answers to a bot's own model; each method yields effects."""
 
-    def __init__(self, reader: SessionReader, recall: Callable[[str], Flow[Any]]) -> None:
-        self._reader, self._recall = reader, recall
+    def __init__(self, reader: SessionReader) -> None:
+        self._reader = reader
 
     def recall_for_model(self, arguments: Any, most: int) -> Flow[str]:
         """The text of the tool message for a call's arguments, at most `most` tokens; says what is wrong with them."""
@@ -27,11 +25,12 @@ class Recalling:
         if asked is None:
             return recall_tool.wrong_arguments(self._language())
         encode = yield from self._reader.encoder()
-        messages: dict[int, Any] = {}
+        first, last = asked.positions[0], asked.positions[-1]
         try:
-            for position in asked.positions:
-                with suppress(RecallExpiredError):  # of a run some may have left
-                    messages[position] = yield from self._recall(recall_id(position))
+            records = yield from run(recall.recall_run(self._reader.keys, first, last))
+            messages = {position: record.value() for position, record in records.items()}
+        except RecallExpiredError:
+            messages = {}
         except SessionNotFoundError:
             return recall_tool.gone(self._language())
         except CompactorError:

@@ -57,7 +57,7 @@ class Revising:
         first, last = recall_positions(whole)
         if last > first and part is None:
             records = yield from run(recall.recall_run(self._reader.keys, first, last))
-            return [record.value() for record in records]
+            return [record.value() for record in records.values()]
         record = yield from run(recall.recall(self._reader.keys, recall_position(whole)))
         value = record.value()
         if part is None:

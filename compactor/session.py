@@ -41,7 +41,7 @@ class SessionFlows:
         self.report_usage, self.report_overflow = correcting.report_usage, correcting.report_overflow
         self.compact = Compacting(self._reader, self._queueing).compact
         self.recall, self.originals, self.compactions = revising.recall, revising.originals, revising.compactions
-        self.recall_for_model = Recalling(self._reader, revising.recall).recall_for_model
+        self.recall_for_model = Recalling(self._reader).recall_for_model
         self.checkpoint = Checkpointing(self._reader).checkpoint
         self.undo, self.rewind, self.fork = revising.undo, revising.rewind, revising.fork
         pinning = Pinning(self._reader)

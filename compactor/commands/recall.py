@@ -23,22 +23,22 @@ def recall(keys: SessionKeys, position: int) -> Command[Record]:
     """The original at a position. Raises (on parsing) SessionNotFoundError, RecallExpiredError."""
 
     def parse(replies: list[Any]) -> Record:
-        return _found(replies[0], recall_id(position))[0]
+        return _found(replies[0], recall_id(position))[position]
 
     return Command(parse, "recall", keys.all, (position,))
 
 
-def recall_run(keys: SessionKeys, first: int, last: int) -> Command[list[Record]]:
+def recall_run(keys: SessionKeys, first: int, last: int) -> Command[dict[int, Record]]:
     """Those originals from one position to another that there are, at most LONGEST_RUN. Raises as `recall`."""
 
-    def parse(replies: list[Any]) -> list[Record]:
+    def parse(replies: list[Any]) -> dict[int, Record]:
         found = _found(replies[0], run_id(first, last))
-        return [record for record in found if record.kind is not Kind.TOMBSTONE]
+        return {place: record for place, record in found.items() if record.kind is not Kind.TOMBSTONE}
 
     return Command(parse, "recall", keys.all, (first, min(last, first + LONGEST_RUN - 1)))
 
 
-def _found(reply: list[Any], name: str) -> list[Record]:
+def _found(reply: list[Any], name: str) -> dict[int, Record]:
     status = text(reply[0])
     if status == "gone":
         raise not_found()
@@ -47,8 +47,8 @@ def _found(reply: list[Any], name: str) -> list[Record]:
             f"recall id {name}: this session holds no such message (any more). Ids look like 'm12', or 'm12-48' "
             "for a run, and stand in the header of each replacement."
         )
-    pairs = zip(reply[::2], reply[1::2], strict=True)
-    return [unpack(decompress(data) if text(status) == "archived" else data) for status, data in pairs]
+    rows = zip(reply[::3], reply[1::3], reply[2::3], strict=True)
+    return {place: unpack(decompress(data) if text(kind) == "archived" else data) for place, kind, data in rows}
 
 
 def clear(keys: SessionKeys, *, operation: bytes, remember_ms: int, ending: Ending = "clear") -> Command[Erased]:

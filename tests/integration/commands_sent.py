@@ -398,7 +398,7 @@ def _draft_taken(stage: Stage) -> Command[Any]:
     session.push(conversation(8))
     session.prepare()
     stage.worker.work(NAME)
-    return claim.swap_kept(stage.keys, is_cold=True)
+    return claim.swap_kept(stage.keys, is_cold=True, rules=())
 
 
 CASES = {  # by script, and behind a colon what is special

@@ -11,6 +11,7 @@ from compactor import Code, ModelConfig
 from compactor.embedded import EmbeddedServer
 from compactor.encodings import encoder
 from compactor.settings import Settings
+from compactor.testing import LossyProxy
 from compactor.tokens import count_text
 from tests.integration.clients import Client, Connect, SessionClient
 from tests.integration.conversations import ROOMY, SMALL, assistant, conversation, result, rows, step, user
@@ -68,6 +69,18 @@ def test_a_run_of_messages_is_fetched_at_once(memory: Client, worker: InlineWork
     assert handler({"id": "m2-900"}).startswith("[original of m2-101, role"), "a long run begins with its first 100"
     assert "value_7 =" in handler({"id": "m2-5", "find": "value_7 ="})
     assert handler({"id": "m800-900"}) == "[this conversation has no original m800-899]"
+
+
+def test_a_run_costs_one_round_trip_however_long_it_is(
+    connect: Connect, through_proxy: Settings, proxy: LossyProxy
+) -> None:
+    session = connect(through_proxy).session("tool/trips", ROOMY)
+    session.push([user("go"), *[message for order in range(60) for message in step(order, 1)]])
+    handler = session.recall_tool(max_tokens=4_000).handler
+    handler({"id": "m0"})
+    before = proxy.turns
+    assert handler({"id": "m0-900"}).startswith("[original of m0-99, role")
+    assert proxy.turns - before == 1
 
 
 def test_what_a_model_may_send_is_answered_with_a_text(memory: Client) -> None:

@@ -139,8 +139,8 @@ def test_a_recalled_message_is_the_original_wherever_it_is_kept() -> None:
     row = record(result("a", "long"))
     command = recall.recall(KEYS, 12)
     assert command.args == (12,)
-    assert parsed(command, [b"live", row.pack()]) == row
-    assert parsed(command, [b"archived", compress(row.pack())]) == row
+    assert parsed(command, [12, b"live", row.pack()]) == row
+    assert parsed(command, [12, b"archived", compress(row.pack())]) == row
 
 
 def test_what_is_gone_is_told_apart() -> None:
@@ -153,7 +153,7 @@ def test_what_is_gone_is_told_apart() -> None:
 
 def test_a_damaged_original_is_a_damaged_session() -> None:
     with pytest.raises(SessionDamagedError):
-        parsed(recall.recall(KEYS, 12), [b"archived", b"garbage"])
+        parsed(recall.recall(KEYS, 12), [12, b"archived", b"garbage"])
 
 
 def test_a_clear_answers_how_many_messages_moved() -> None:
