@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -168,13 +169,37 @@ def _through(memory: Compactor, sample: Sample, raw: Any, model: psutil.Process)
 def told(row: Row) -> str:
     """One line of the table: what stands there now, and what an extract keeps in its place."""
     sample, size = row.sample, count_text(row.text, ENCODE)
-    extract = text_of(compact_messages(sample.messages, sample.config).messages[2])
+    extract, _ = extracted(sample)
     how = "summary" if row.is_summary else f"extract, since {row.rejected}"
     return (
         f"{sample.source:24} {sample.tokens:5} -> {size:4} tokens, {row.seconds:5.1f} CPU s, {how:30} "
         f"kept {sample.kept(row.text)} of {kept_of(sample.case, [''])[0]}; an extract "
         f"{count_text(extract, ENCODE):4} tokens, {sample.kept(extract)}; invented {row.invented}"
     )
+
+
+def extracted(sample: Sample) -> tuple[str, float]:
+    """What an extract makes of a sample, and its CPU seconds."""
+    before = time.process_time()
+    text = text_of(compact_messages(sample.messages, sample.config).messages[2])
+    return text, time.process_time() - before
+
+
+def print_table(rows: list[Row]) -> None:
+    """The table of docs/small_model.md."""
+    ways = {
+        "its summaries": [(row.text, row.seconds) for row in rows],
+        "extracts": [extracted(row.sample) for row in rows],
+    }
+    tokens = sum(row.sample.tokens for row in rows)
+    used = sum(kept_of(row.sample.case, [""])[0] for row in rows)
+    for name, texts in ways.items():
+        left = sum(count_text(text, ENCODE) for text, _ in texts) / tokens
+        kept = sum(row.sample.kept(text) for row, (text, _) in zip(rows, texts, strict=True))
+        seconds = statistics.median(each for _, each in texts)
+        print(
+            f"{name}: {left:.0%} of the tokens left, {kept} of {used} values kept, {seconds:.3f} CPU s a result, median"
+        )
 
 
 @pytest.mark.small_model
@@ -188,4 +213,4 @@ def test_a_very_small_model_does_no_harm(rows: list[Row]) -> None:
     summaries = [row for row in rows if row.is_summary]
     rejected = dict(Counter(row.rejected for row in rows if row.rejected))
     print(f"{len(summaries)} of {len(rows)} kept as summaries; rejected: {rejected}")
-    print(f"{statistics.median(row.seconds for row in rows):.1f} CPU seconds a result, median")
+    print_table(rows)
