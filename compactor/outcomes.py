@@ -13,6 +13,7 @@ from compactor.models import Code, Outcome
 
 _NESTED: Final = ("outcome", "positions", "bill")
 _DEFAULTS: Final = {name: value for name, value in asdict(Outcome(Code.UNKNOWN)).items() if name not in _NESTED}
+_MOST_WHOLE: Final = 2**53  # beyond it a fraction has no place for every whole number
 _AMOUNTS: Final = ("spent", "rewrite", "step_before", "step_after")
 
 
@@ -50,7 +51,9 @@ def _bill(row: Any) -> Bill | None:
 
 def _is_like(value: object, default: object) -> bool:
     """Whether a value has the type of its default; a whole number will do for a fraction."""
-    return type(value) is type(default) or (isinstance(default, float) and type(value) is int)
+    return type(value) is type(default) or (
+        isinstance(default, float) and type(value) is int and abs(value) <= _MOST_WHOLE
+    )
 
 
 def unapplied(outcome: Outcome) -> Outcome:

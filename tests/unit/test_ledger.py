@@ -167,6 +167,27 @@ def test_audits_of_older_releases_and_damaged_ones_are_read(damaged: Any) -> Non
     assert from_json({**row, "bill": damaged}).bill in (None, Bill())
 
 
+@given(
+    st.dictionaries(
+        st.sampled_from(list(to_json(APPLIED))),
+        st.recursive(
+            st.none() | st.booleans() | st.floats() | st.integers() | st.just(10**400) | st.text(max_size=3),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(st.sampled_from(["spent", "rewrite", "steps", "payback", "cold"]), inner)
+            ),
+        ),
+    )
+)
+def test_any_row_of_an_audit_is_read(row: dict[str, Any]) -> None:
+    to_json(from_json(row))
+
+
+def test_a_fraction_that_no_float_holds_is_passed_over() -> None:
+    found = from_json({"outcome": "applied", "at": 10**400, "bill": {"payback": 10**400}})
+    assert (found.at, found.bill) == (0.0, Bill())
+
+
 def test_the_pace_of_a_session_tells_when_it_is_full_again() -> None:
     chat = stored(
         [system("s" * 9_000), user("go"), *(m for _ in range(10) for m in (said("x" * 100), result("r" * 300)))]
