@@ -117,7 +117,7 @@ class Cluster:
 
     def __init__(self, seeds: Sequence[Address], clock: Callable[[], float] = time.monotonic) -> None:
         self._seeds, self._clock = tuple(seeds), clock
-        self._slots = Slots((), ())
+        self._slots: Slots = Slots((), ())
         self._is_known, self._learnt = False, 0.0
 
     def replies(self, command: Command[Any]) -> Way[list[Any]]:
@@ -193,17 +193,20 @@ class Cluster:
         nodes = dict.fromkeys(([first] if first else []) + known + list(self._seeds))
         order = sorted(nodes, key=lambda node: node == last)[:_ASKED]
         failure: Exception | None = None
+        found: Slots | None = None
         for node in order:
             try:
                 reply = yield AskSlots(node)
-                slots = read_slots(reply, node)
+                found = read_slots(reply, node)
             except (RedisError, OSError) as error:
                 failure = NotACluster() if "cluster support disabled" in str(error) else error
-            else:
-                self._slots, self._is_known, self._learnt = slots, True, self._clock()
-                return slots
-        assert failure is not None
-        raise failure
+            if found is not None and found.starts:  # else a node that was reset: another may know more
+                break
+        if found is None:
+            assert failure is not None
+            raise failure
+        self._slots, self._is_known, self._learnt = found, True, self._clock()
+        return found
 
     def _gathered(self, command: Command[Any]) -> Way[list[Any]]:
         """Reads of several slots: one call to each node that has some of them."""
@@ -212,8 +215,8 @@ class Cluster:
         groups: dict[Address, list[int]] = {}
         for at, read in enumerate(command.reads):
             key = key_of(read)
-            node = slots.owner(key_slot(key.encode())) if key is not None else next(iter(groups), slots.primaries[0])
-            groups.setdefault(node, []).append(at)
+            node = next(iter(groups), None) if key is None else slots.owner(key_slot(key.encode()))
+            groups.setdefault(node or slots.owner(0), []).append(at)
         replies: dict[int, Any] = {}
         for node, places in groups.items():
             part = replace(command, reads=tuple(command.reads[at] for at in places))

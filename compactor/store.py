@@ -119,8 +119,12 @@ def _asking(command: Command[Any]) -> list[tuple[Any, ...]]:
 
 
 def _answered(command: Command[Any], replies: list[Any]) -> list[Any]:
-    """The replies to `_asking`."""
-    return replies[1:] if _is_single(command) else list(replies[-1])
+    """The replies to `_asking`. Raises what stands for one of them: redis-py looks at no error inside an EXEC."""
+    answers = replies[1:] if _is_single(command) else list(replies[-1])
+    for answer in answers:
+        if isinstance(answer, RedisError):
+            raise answer
+    return answers
 
 
 class Store:

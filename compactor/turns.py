@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 from uuid import uuid4
 
@@ -37,16 +38,17 @@ class TenantTurns:
     def join(self, session: SessionId, owner: CompactionId) -> Flow[bool]:
         """Whether the caller, who has just taken this claim, publishes it now; else somebody does in its turn.
 
-        Without an answer of the store it is published: fairness holds no compaction up.
+        When the store does not answer whether it waits, it is published: fairness holds no compaction up.
         """
+        own = Turn(session, owner)
         try:
             found = yield from run(self._line.join(session, owner, operation=_new()))
-            own = Turn(session, owner)
+        except StoreUnavailableError:
+            return True
+        with suppress(StoreUnavailableError):  # who waits is published by whoever leaves, or lines up again at a send
             if own not in found.come:
                 yield from run(turns.enter_crowded(self._namespace, tenant_of(session)))
             yield from self._publish([turn for turn in found.come if turn != own])
-        except StoreUnavailableError:
-            return True
         return own in found.come
 
     def leave(self, session: SessionId, owner: CompactionId, *, hand_on: bool = True) -> Flow[None]:

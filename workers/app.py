@@ -78,8 +78,9 @@ def refuse_a_start_that_cannot_work(**_: Any) -> None:
         _refuse_uncounted(settings, price)
         if settings.has_model:
             ModelSummarizer(settings)
-        for url in dict.fromkeys((settings.redis_url.get_secret_value(), settings.broker)):
-            if url.startswith(("redis://", "rediss://")) or kind_of(url) is not Kind.SERVER:
+        sessions = settings.redis_url.get_secret_value()
+        for url in dict.fromkeys((sessions, settings.broker)):
+            if url == sessions or url.startswith(("redis://", "rediss://")) or kind_of(url) is not Kind.SERVER:
                 _check(settings.model_copy(update={"redis_url": SecretStr(url)}))
     except ConfigurationError as error:
         _log.critical("%s", error)

@@ -21,6 +21,14 @@ def test_a_server_that_evicts_is_refused_with_what_to_do(tmp_path: Path) -> None
     assert "COMPACTOR_ALLOW_EVICTION_POLICY=volatile-lru" in str(refused.value)
 
 
+def test_a_server_behind_a_socket_file_is_looked_at_as_well(server: EmbeddedServer, tmp_path: Path) -> None:
+    socket = tmp_path / "redis.sock"
+    env = {"REDIS_URL": f"unix://{socket}", "CELERY_BROKER_URL": server.url}
+    extra = (*EVICTING, "--unixsocket", str(socket))
+    with EmbeddedServer(extra=extra), pytest.raises(EmbeddedServerError, match="volatile-lru"):
+        start_worker(env=env, log=tmp_path / "worker.log")
+
+
 def test_a_broker_that_evicts_is_refused_too(server: EmbeddedServer, tmp_path: Path) -> None:
     with EmbeddedServer(extra=EVICTING) as broker, pytest.raises(EmbeddedServerError, match="volatile-lru"):
         start_worker(env={"REDIS_URL": server.url, "CELERY_BROKER_URL": broker.url}, log=tmp_path / "worker.log")

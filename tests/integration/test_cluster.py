@@ -9,10 +9,13 @@ import time
 
 import pytest
 from pydantic import SecretStr
+from redis.crc import key_slot
 
 from compactor import Code, Compactor, StoreUnavailableError
 from compactor.commands import api_keys, sessions
+from compactor.commands.command import Command
 from compactor.commands.sessions import read_seen
+from compactor.commands.turns import crowded_key, enter_crowded
 from compactor.config_flows import ConfigFlows, Rotation
 from compactor.dead_list import dead_sessions
 from compactor.embedded import EmbeddedServer
@@ -27,11 +30,12 @@ from compactor.store import AsyncStore, Store
 from compactor.tenant_ledger import STEP
 from tests.clusters import LocalCluster, session_on, slot_of
 from tests.integration.clients import Client, Connect, StoreClient, open_store
-from tests.integration.commands_sent import CASES, Stage, script_of
+from tests.integration.commands_sent import CASES, script_of
 from tests.integration.config_stores import open_configs
 from tests.integration.conversations import ROOMY, SMALL, conversation, recount, user
 from tests.integration.driving import answered
 from tests.integration.inline_worker import InlineWorker
+from tests.integration.stage import Stage
 
 
 @pytest.fixture
@@ -185,6 +189,27 @@ def test_while_a_slot_is_on_its_way_a_push_says_so_in_time_and_its_repeat_is_sto
     session.push(user("after"), idempotency_key="after")
     session.push(user("after"), idempotency_key="after")
     assert session.prepare().messages == [user("before"), user("after")]
+
+
+def test_a_node_that_takes_a_slot_over_learns_the_scripts_it_is_asked_for(
+    cluster: LocalCluster, store: StoreClient, settings: Settings
+) -> None:
+    """Also where the script is one of several commands: the error stands inside the answer to EXEC then."""
+    key = crowded_key(settings.namespace)
+    store.run(enter_crowded(settings.namespace, "first"))
+    slot = key_slot(key.encode())
+    target = (cluster.owner_of(slot) + 1) % 3
+    source = cluster.start_moving(slot, target)
+    try:
+        while cluster.move_keys(slot, source, target):
+            pass
+        with cluster.client(target) as taking:
+            taking.script_flush()
+        entering = enter_crowded(settings.namespace, "second")
+        both = Command(list[int], entering.script, entering.keys, entering.args, (("ZCARD", key),))
+        assert store.run(both) == [2, 2]
+    finally:
+        cluster.end_moving(slot, target)
 
 
 def test_pushes_go_on_exactly_once_while_their_slot_moves_back_and_forth(

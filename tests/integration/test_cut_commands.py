@@ -17,12 +17,13 @@ from compactor.embedded import EmbeddedServer
 from compactor.settings import Settings
 from compactor.store import SCRIPTS, Store
 from tests.integration.clients import Client, Connect, StoreClient, open_store
-from tests.integration.commands_sent import CASES, NAME, Stage, rate_limited, script_of
+from tests.integration.commands_sent import CASES, rate_limited, script_of
 from tests.integration.conversations import ROOMY, SMALL, call, conversation, recount, result, step, user
 from tests.integration.gate import Fault, Gate, Place
 from tests.integration.inline_worker import InlineWorker
 from tests.integration.lossy_proxy import script_mark
 from tests.integration.snapshot import Backup, whole_namespace
+from tests.integration.stage import NAME, Stage
 from tests.integration.stored import keys_of, published
 
 PLACES: tuple[Place, ...] = ("request", "half", "reply")

@@ -15,7 +15,7 @@ from compactor.commands.command import session_keys
 from compactor.commands.turns import Crowd, Line, Turn, turns_keys
 from compactor.effects import Publish
 from compactor.embedded import EmbeddedServer
-from compactor.exceptions import DispatchError
+from compactor.exceptions import DispatchError, StoreUnavailableError
 from compactor.models import CompactionId, SessionId
 from compactor.settings import Settings
 from compactor.store import Store
@@ -201,6 +201,27 @@ def test_a_broker_that_refuses_one_turn_is_not_asked_for_the_others(
     assert Refusing.asked == 1
     assert crowd(store, few, "crowd").published == 0
     assert memory.session(f"crowd/{MOST}", SMALL).prepare().verdict.compaction == "held(broker_down)"
+
+
+@pytest.mark.parametrize("script", ["crowded", "publishing"])
+def test_who_waits_is_not_published_as_well_when_the_store_goes_away_after_it_lined_up(
+    few: Settings, store: Store, raw: Any, script: str
+) -> None:
+    class Away(Compactor):
+        def _perform(self, effect: Any) -> Any:
+            if getattr(getattr(effect, "command", None), "script", None) == script:
+                raise StoreUnavailableError("no answer")
+            return super()._perform(effect)
+
+    with Compactor(settings=few) as memory:
+        for number in range(MOST + 1):
+            crossed(memory, f"crowd/{number}")
+    held, *_ = turns_keys(few.namespace, "crowd")
+    raw.zadd(held, {"crowd/0": 1})  # a place runs out: the next to line up has another's turn in hand
+    with Away(settings=few) as cut_off:
+        crossed(cut_off, "crowd/last")
+    assert published(raw, few) == MOST
+    assert store.run(turns.is_waiting(few.namespace, SessionId("crowd/last")))
 
 
 def test_a_crossing_costs_one_round_trip_more_and_the_sends_around_it_none(

@@ -152,6 +152,19 @@ def test_a_gap_that_closes_in_time_is_waited_for() -> None:
     assert run(nodes, Cluster([A])) == [("done", owner(SLOT))]
 
 
+def test_a_node_that_was_reset_is_passed_over_for_one_that_knows_the_slots() -> None:
+    nodes = Nodes(iter([[], THREE]).__next__)
+    assert run(nodes, Cluster([NEW, A])) == [("done", owner(SLOT))]
+    assert nodes.steps[:2] == [AskSlots(NEW), AskSlots(A)]
+    assert not any(isinstance(step, Pause) for step in nodes.steps)
+
+
+def test_reads_of_several_slots_where_nobody_has_any_say_so() -> None:
+    reads = (("TIME",), ("GET", "{a}"), ("GET", "{b}"))
+    with pytest.raises(ClusterDownError):
+        run(Nodes([]), Cluster([A]), Command(list, reads=reads))
+
+
 def test_a_dead_node_is_asked_last_and_its_successor_gets_the_call() -> None:
     nodes, cluster = Nodes(), Cluster([A, B, C])
     run(nodes, cluster)
