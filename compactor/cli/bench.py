@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from compactor.cli.app import app
+from compactor.cli.bench_compactions import compactions
 from compactor.cli.bench_ground import Ground, ground
 from compactor.cli.bench_ratio import Ratio, show
 from compactor.cli.bench_reads import reads
@@ -22,6 +23,7 @@ _PARTS: Final[Mapping[str, Callable[[Ground], list[Ratio]]]] = {
     "reads": reads,
     "writes": writes,
     "swaps": swaps,
+    "compactions": compactions,
     "texts": hostile_texts,
 }
 
@@ -36,7 +38,7 @@ def bench(
     only: Annotated[str, typer.Option(help=f"One part: {', '.join(_PARTS)}.")] = "",
     json: Json = False,
 ) -> None:
-    """Prints ratios of reads, writes and swaps against their goals.
+    """Prints ratios of reads, writes, swaps, compactions and hostile texts against their goals.
 
     Absolute times on a shared machine prove nothing, so each pair is timed by turns in one run.
     Needs a server only: REDIS_URL, else an embedded one. Exits with 1 when a goal is missed.

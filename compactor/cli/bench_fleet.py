@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from compactor.cli.bench import bench_app
-from compactor.cli.bench_ground import source
 from compactor.cli.console import Json, print_json, stdout
-from compactor.cli.fleet import BUSY, Costs, Load, Need, Outcome, needs, simulate
 from compactor.cli.fleet_costs import measure
+from compactor.cli.fleet_sizes import BUSY, Costs, Load, Need, Outcome, needs, simulate
+from compactor.cli.load.conversations import source
 
 _SHOWN = (
     ("server CPU of a turn", "redis_turn", 1e6, "µs"),
@@ -55,7 +55,7 @@ def fleet(
     tight = math.ceil(workers * BUSY * 0.9)  # a tenth fewer slots than there is work for
     runs = [simulate(costs, load, count, seconds=seconds) for count in (workers, tight)]
     if json:
-        told = [asdict(replace(need)) for need in found]
+        told = [asdict(need) for need in found]
         print_json({"costs": asdict(costs), "load": asdict(load), "needs": told, "runs": [asdict(run) for run in runs]})
         return
     _print(costs, found, runs)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import sysconfig
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from compactor.cli.backend import server_only
+from compactor.cli.load.conversations import source
 from compactor.client import Compactor, Session
 from compactor.commands.command import SessionKeys, session_keys
 from compactor.encodings import encoder
@@ -89,15 +87,3 @@ def texts(count: int, *, tokens: int = 20) -> list[dict[str, Any]]:
         {"role": "user" if number % 2 else "assistant", "content": text[number * size : (number + 1) * size] or "-"}
         for number in range(count)
     ]
-
-
-def source(characters: int) -> str:
-    """So much source code."""
-    text = _library()
-    return (text * (characters // len(text) + 1))[:characters]
-
-
-@cache
-def _library() -> str:
-    folder = Path(sysconfig.get_path("stdlib"))
-    return "".join(path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.glob("*.py")))

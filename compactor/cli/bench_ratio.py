@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median, quantiles
 from typing import Any, Final
 
@@ -53,6 +53,16 @@ def at_least(name: str, pairs: Sequence[tuple[float, float]], least: float, *, u
     """The other over ours, at least so much: how many times cheaper ours is."""
     return _ratio(
         name, pairs, [other / ours for ours, other in pairs], f"≥ {least:g}", lambda ratio: ratio >= least, unit
+    )
+
+
+def equal(name: str, pairs: Sequence[tuple[float, float]], *, unit: str) -> Ratio:
+    """Ours the same as the other in every pair; the ratio that is told is the one farthest from 1."""
+    ratios = [ours / other for ours, other in pairs]
+    worst = max(ratios, key=lambda ratio: abs(ratio - 1))
+    return replace(
+        _ratio(name, pairs, ratios, "= 1", lambda _middle: all(ours == other for ours, other in pairs), unit),
+        ratio=round(worst, 4),
     )
 
 

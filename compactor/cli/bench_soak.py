@@ -17,8 +17,8 @@ from compactor.cli.bench import bench_app
 from compactor.cli.broker import Broker
 from compactor.cli.console import Json, print_json, stdout
 from compactor.cli.load.crowd import Crowd
-from compactor.cli.load.fleet import Fleet, fleet, used, wait_for
 from compactor.cli.load.picture import Panel, svg
+from compactor.cli.load.rig import Rig, rig, used, wait_for
 from compactor.client import Compactor
 from compactor.embedded import Child
 from compactor.exceptions import ConfigurationError, EmbeddedServerError
@@ -64,7 +64,7 @@ def soak(
     """
     if picture.is_dir() or not picture.absolute().parent.is_dir():  # told now, not after half an hour
         raise ConfigurationError("picture: expected a file in a folder that exists, for example --picture soak.svg.")
-    with fleet(latency=latency) as running:
+    with rig(latency=latency) as running:
         settings = running.settings()
         with (
             running.workers(settings, processes=workers, concurrency=concurrency) as children,
@@ -85,7 +85,7 @@ def soak(
     raise typer.Exit(0 if crowd.ended.keys() <= {"applied"} else 1)
 
 
-def _talk(crowd: Crowd, running: Fleet, children: Sequence[Child], broker: Broker, seconds: float) -> list[Sample]:
+def _talk(crowd: Crowd, running: Rig, children: Sequence[Child], broker: Broker, seconds: float) -> list[Sample]:
     samples: list[Sample] = []
     step = max(1.0, seconds / _SAMPLES)
     crowd.begin()

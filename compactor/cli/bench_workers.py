@@ -13,7 +13,7 @@ from rich.table import Table
 from compactor.cli.bench import bench_app
 from compactor.cli.console import Json, print_json, stdout
 from compactor.cli.load.conversations import just_over, with_results
-from compactor.cli.load.fleet import Fleet, fleet, used, wait_for
+from compactor.cli.load.rig import Rig, rig, used, wait_for
 from compactor.client import Compactor
 from compactor.exceptions import EmbeddedServerError
 from compactor.models import Outcome
@@ -60,7 +60,7 @@ def workers(
 
     Needs the extras worker, embedded and bench. On busy cores the CPU time of a call tells more than calls per second.
     """
-    with fleet(latency=latency) as running:
+    with rig(latency=latency) as running:
         found = [*_in_flight(running, latency, rounds), _one_session(running, latency), _two(running, rounds)]
     for finding in found:
         if json:
@@ -70,7 +70,7 @@ def workers(
     raise typer.Exit(0 if all(finding.met for finding in found) else 1)
 
 
-def _in_flight(running: Fleet, latency: float, rounds: int) -> list[Finding]:
+def _in_flight(running: Rig, latency: float, rounds: int) -> list[Finding]:
     few = worked_off(running, sessions=32 * rounds, results=1, processes=1, concurrency=32)
     many = worked_off(running, sessions=40 * rounds, results=5, processes=1, concurrency=40)
     share = few.rate * latency / 32
@@ -85,7 +85,7 @@ def _finding(name: str, value: float, least: float, run: Run) -> Finding:
     return Finding(name, value, f"≥ {least:g}", value >= least, round(run.rate, 1), cpu_ms)
 
 
-def _one_session(running: Fleet, latency: float) -> Finding:
+def _one_session(running: Rig, latency: float) -> Finding:
     """How long one session with five results takes, alone, in calls."""
     settings = running.settings()
     messages = with_results(5)
@@ -99,7 +99,7 @@ def _one_session(running: Fleet, latency: float) -> Finding:
     return Finding("one session with 5 results, in model calls", round(calls, 2), "≤ 1.2", calls <= 1.2)
 
 
-def _two(running: Fleet, rounds: int) -> Finding:
+def _two(running: Rig, rounds: int) -> Finding:
     one, two = (
         worked_off(running, sessions=32 * rounds, results=1, processes=processes, concurrency=16)
         for processes in (1, 2)
@@ -109,7 +109,7 @@ def _two(running: Fleet, rounds: int) -> Finding:
     return Finding("two worker processes / one", round(ratio, 2), "≥ 1.9", ratio >= 1.9, round(two.rate, 1), cpu_ms)
 
 
-def worked_off(running: Fleet, *, sessions: int, results: int, processes: int, concurrency: int) -> Run:
+def worked_off(running: Rig, *, sessions: int, results: int, processes: int, concurrency: int) -> Run:
     """One run: all sessions are queued, then workers start. Raises EmbeddedServerError when a call went wrong."""
     settings = running.settings(tenant_published=sessions)
     messages = with_results(results)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from compactor.cli.fleet import Costs
+from compactor.cli.fleet_sizes import Costs
 from compactor.client import Compactor, Session
 from compactor.commands.command import session_keys
 from compactor.compaction import Tools, run_compaction

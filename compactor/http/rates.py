@@ -54,6 +54,7 @@ class RateLimits:
         self._counters: LRUCache[str, RedisStateStore] = LRUCache(_MOST)
         self._alone: LRUCache[str, InMemoryStateStore] = LRUCache(_MOST)
         self._taken: LRUCache[str, _Taken] = LRUCache(_MOST)
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._asks_again = 0.0
 
     async def admit(self, caller: Caller, cost: int = 1) -> None:
@@ -67,16 +68,27 @@ class RateLimits:
                 raise _too_fast(whose, rates[0], decision)
 
     async def _counted(self, name: str, rates: list[Rate], cost: int) -> Decision | None:
-        """The decision on a call; None for one that was counted before, with others."""
-        taken, now = self._taken.get(name), time.monotonic()
-        if taken is not None and taken.calls >= cost and now < taken.until:
-            taken.calls -= cost
-            return None
-        part = rates[0].limit // _PART
-        if part > cost and (await self._decided(name, rates, part)).allowed:
-            self._taken[name] = _Taken(part - cost, now + _MINUTE / 1000)
-            return None
-        return await self._decided(name, rates, cost)
+        """The decision on a call; None for one that was counted before, with others.
+
+        One call of a name asks at a time: the others, which would each take a part, go on with what it took.
+        """
+        asking = self._asking.get(name)
+        if asking is None:
+            asking = self._asking[name] = asyncio.Lock()
+        async with asking:
+            taken, now = self._taken.get(name), time.monotonic()
+            left = taken.calls if taken is not None and now < taken.until else 0
+            if taken is not None and left >= cost:
+                taken.calls -= cost
+                return None
+            missing, part = cost - left, rates[0].limit // _PART
+            if part > missing and (await self._decided(name, rates, part)).allowed:
+                self._taken[name] = _Taken(part - missing, now + _MINUTE / 1000)
+                return None
+            decision = await self._decided(name, rates, missing)
+            if decision.allowed:
+                self._taken.pop(name, None)
+            return decision
 
     async def _decided(self, name: str, rates: list[Rate], cost: int) -> Decision:
         if time.monotonic() >= self._asks_again:

@@ -20,10 +20,10 @@ def script_mark(name: str) -> bytes:
 class LossyProxy:
     """Stands between a client and the server on `port`; use it as a context manager.
 
-    `turns` counts requests (what a client sent before it read a reply), `moved` the bytes that came from either
-    side. `lost` counts the replies
-    that were thrown away, together with their connection, after the server had executed the command;
-    `cut_off` those requests that never reached the server; `refused` the connections turned away.
+    `turns` counts requests (what a client sent before it read a reply), `moved` the bytes that came from
+    either side. `lost` counts the replies that were thrown away, together with their connection, after the
+    server had executed the command; `cut_off` those requests that never reached the server; `refused` the
+    connections turned away.
     """
 
     def __init__(self, port: int) -> None:

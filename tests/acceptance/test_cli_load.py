@@ -9,7 +9,7 @@ from xml.dom.minidom import parseString
 import pytest
 
 from compactor.cli.bench_workers import worked_off
-from compactor.cli.load.fleet import fleet
+from compactor.cli.load.rig import rig
 from tests.acceptance.cli_process import run
 
 
@@ -34,7 +34,7 @@ def test_a_picture_that_cannot_be_written_is_told_before_the_run(tmp_path: Path)
 
 
 def test_a_run_of_workers_counts_its_calls_after_the_start_up() -> None:
-    with fleet(latency=0.5) as running:
+    with rig(latency=0.5) as running:
         found = worked_off(running, sessions=12, results=2, processes=1, concurrency=4)
         calls, most = len(running.model.requests), running.model.most_in_flight
     assert (calls, found.calls) == (24, 16)

@@ -119,6 +119,29 @@ async def test_calls_are_taken_in_hundredths_of_a_minute_and_never_more_than_the
     await store.close()
 
 
+async def test_calls_that_come_at_once_take_one_part_together(server: EmbeddedServer) -> None:
+    settings = read_settings(
+        redis_url=server.url, namespace=f"h{uuid.uuid4().hex[:12]}", http_key_requests=1_000, http_tenant_requests=5_000
+    )
+    store, caller = AsyncStore(settings), Caller("acme", None, "0" * 16)
+    here, elsewhere = RateLimits(store, settings), RateLimits(store, settings)
+    await asyncio.gather(*(here.admit(caller) for _ in range(100)))
+    for _ in range(800):  # of 900 that are left: the other process has them
+        await elsewhere.admit(caller)
+    await store.close()
+
+
+async def test_what_is_left_of_a_part_is_used_before_the_next_is_taken(server: EmbeddedServer) -> None:
+    settings = read_settings(
+        redis_url=server.url, namespace=f"h{uuid.uuid4().hex[:12]}", http_key_requests=1_000, http_tenant_requests=5_000
+    )
+    store, caller = AsyncStore(settings), Caller("acme", None, "0" * 16)
+    rates = RateLimits(store, settings)
+    for _ in range(150):  # calls of 6 leave 4 of each part of 10
+        await rates.admit(caller, 6)
+    await store.close()
+
+
 async def scripts_run(store: AsyncStore) -> int:
     stats: Any = await store.client.info("commandstats")
     return int(stats.get("cmdstat_evalsha", {}).get("calls", 0))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from compactor.cli.fleet import BUSY, Costs, Load, needs, simulate
+from compactor.cli.fleet_sizes import BUSY, Costs, Load, needs, simulate
 
 COSTS = Costs(
     redis_turn=400e-6,

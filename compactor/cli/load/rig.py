@@ -1,4 +1,4 @@
-"""A fleet to measure: an embedded server, a model over HTTP in this process, and worker processes."""
+"""What measurements run on: an embedded server, a model over HTTP in this process, and worker processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class Rig:
     """The servers, and where workers are started."""
 
     server: EmbeddedServer
@@ -65,12 +65,12 @@ class Fleet:
 
 
 @contextmanager
-def fleet(*, latency: float) -> Generator[Fleet]:
-    """A fleet whose model takes `latency` seconds for each answer. Raises EmbeddedServerError."""
+def rig(*, latency: float) -> Generator[Rig]:
+    """A rig whose model takes `latency` seconds for each answer. Raises EmbeddedServerError."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compactor-")))
         server = stack.enter_context(EmbeddedServer(folder=folder / "server"))
-        yield Fleet(server, stack.enter_context(ModelServer(delay=latency)), folder)
+        yield Rig(server, stack.enter_context(ModelServer(delay=latency)), folder)
 
 
 def used(children: Sequence[Child]) -> Used:
