@@ -11,6 +11,7 @@ from compactor.models import Kind
 from compactor.records import unpack
 from compactor.settings import Settings
 from compactor.tokens import PER_REQUEST
+from compactor.unfolding import Unfolding
 from compactor.validity import faults
 from tests.integration.clients import Client, Connect
 from tests.integration.conversations import SMALL, assistant, call, recount, result, rows, user
@@ -257,6 +258,38 @@ def test_a_list_that_leaves_the_history_inside_a_fold_keeps_what_it_has(memory: 
     assert session.originals() == other[1:]
     assert session.recall("m20") == TASK[21]
     assert session.prepare().verdict.total == PER_REQUEST + recount(other[1:])
+
+
+def test_a_list_that_leaves_a_fold_of_a_history_that_never_rests_is_answered_unstored(
+    memory: Client, worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = listed(memory, worker, "folds/restless")
+    session.prepare()
+    with monkeypatch.context() as patch:
+        patch.setattr(Unfolding, "unfold", lambda *_: iter(()))  # another change was first, each time
+        other = [*TASK[:8], user("No, the other ones.")]
+        context = session.prepare(other)
+    assert context.messages == other
+    assert context.verdict.compaction == "held(contended)"
+    assert session.originals() == TASK[1:]
+    assert session.prepare(other).messages == other
+    assert session.originals() == other[1:]
+
+
+def test_no_part_of_a_fold_comes_back_behind_steps_that_another_process_pushed(
+    connect: Connect, memory: Client, worker: InlineWorker, settings: Settings, raw: Any
+) -> None:
+    name = "folds/half-stored"
+    session = listed(memory, worker, name)
+    session.rewind("m0")
+    other = connect(settings).session(name, SMALL)
+    assert grown(other, TASK[:2]) == TASK[:2]
+    session.push(TASK[2:4])  # the beginning of the fold, which the other one does not know to be stored
+    mine = [*TASK, user("And?")]
+    other.prepare(mine)
+    assert grown(memory.session(name, ModelConfig("gpt-4o", 128)), mine)[:8] == mine[:8]
+    assert Kind.FOLDED not in kinds(raw, settings, name)
+    assert session.originals() == mine[1:]
 
 
 def test_a_returned_list_with_other_words_before_a_fold_is_stored_as_it_came(
