@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compactor import Code, ModelConfig
+from compactor import Code, ModelConfig, RecallExpiredError
 from compactor.models import Kind
 from compactor.records import unpack
 from compactor.settings import Settings
@@ -311,6 +311,43 @@ def test_a_returned_list_after_an_undo_gets_the_originals(memory: Client, worker
     assert grown(wide, own) == TASK
     assert grown(wide, TASK) == TASK
     assert session.originals() == TASK[1:]
+
+
+def test_an_undone_fold_stays_undone_when_its_messages_leave_and_come_back(
+    memory: Client, worker: InlineWorker
+) -> None:
+    name = "folds/undone-back"
+    session = listed(memory, worker, name)
+    wide = memory.session(name, ModelConfig("gpt-4o", 128))
+    session.rewind("m0")
+    assert len(wide.prepare(TASK).messages) < len(TASK), "taken over by the list"
+    session.undo()
+    session.rewind("m0")
+    assert wide.prepare(TASK).messages == TASK
+    session.prepare()
+    session.compact()
+    worker.work(name)
+    assert wide.prepare(TASK).messages[:26] == TASK[:26]
+    assert session.originals() == TASK[1:]
+
+
+def _recalled(session: Any, place: int) -> Any:
+    try:
+        return session.recall(f"m{place}")
+    except RecallExpiredError:
+        return None
+
+
+def test_a_pin_holds_though_an_older_fold_told_of_its_message(memory: Client, worker: InlineWorker) -> None:
+    name = "folds/pinned-back"
+    session = listed(memory, worker, name)
+    wide = memory.session(name, ModelConfig("gpt-4o", 128))
+    session.rewind("m0")
+    wide.prepare(TASK)
+    place = next(place for place in range(60, 200) if _recalled(session, place) == TASK[12])
+    session.pin(f"m{place}")
+    session.rewind("m0")
+    assert wide.prepare(TASK).messages[12] == TASK[12]
 
 
 def test_a_pin_inside_a_fold_brings_the_whole_fold_back_and_it_stays(memory: Client, worker: InlineWorker) -> None:
