@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -263,10 +264,13 @@ def test_a_list_that_leaves_the_history_inside_a_fold_keeps_what_it_has(memory: 
 def test_a_list_that_leaves_a_fold_of_a_history_that_never_rests_is_answered_unstored(
     memory: Client, worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def too_late(*_: object) -> Iterator[Any]:
+        return iter(())  # another change was first, each time
+
     session = listed(memory, worker, "folds/restless")
     session.prepare()
     with monkeypatch.context() as patch:
-        patch.setattr(Unfolding, "unfold", lambda *_: iter(()))  # another change was first, each time
+        patch.setattr(Unfolding, "unfold", too_late)
         other = [*TASK[:8], user("No, the other ones.")]
         context = session.prepare(other)
     assert context.messages == other
