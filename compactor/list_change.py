@@ -21,7 +21,7 @@ def change_of(held: CachedHistory, found: Match, rows: Mapping[int, Row]) -> Cha
     if branch is not None or found.reword is not None:
         chain = _chain_before(held, found, rows)
     sources = _sources(held, found.branch)
-    folded = _fold_sources(held, found)
+    folded = _fold_sources(held, found, sources)
     latest_user = max((i for i, item in enumerate(found.items) if item.value.get("role") == "user"), default=-1)
     new: list[Row] = []
     for i in range(found.stored, len(found.items)):
@@ -51,32 +51,44 @@ def _chain_before(held: CachedHistory, found: Match, rows: Mapping[int, Row]) ->
 
 
 def _sources(held: CachedHistory, branch: int | None) -> dict[bytes, Message]:
-    """Messages outside of the history, or about to leave it, that were replaced once or are pinned, by fingerprint."""
+    """Messages outside of the history, or about to leave it, that were replaced, pinned or undone, by fingerprint."""
     found: dict[bytes, Message] = {}
     for index, message in enumerate(held.messages):
         leaves = branch is not None and index >= branch and message.live
+        marked = message.own != message.shown or message.pinned or message.kept
         if (message.left if message.kind is Kind.TOMBSTONE else message.kind) in (Kind.FOLD, Kind.FOLDED):
             continue  # one message of a fold alone tells of others that may not come back
-        if (leaves or message.kind is Kind.TOMBSTONE) and (message.own != message.shown or message.pinned):
+        if (leaves or message.kind is Kind.TOMBSTONE) and marked:
             found |= dict.fromkeys(message.names, message)
     return found
 
 
-def _fold_sources(held: CachedHistory, found: Match) -> dict[int, Message]:
-    """For each new item of a run that is all of a fold outside of the history: the message it takes over from."""
+def _fold_sources(held: CachedHistory, found: Match, others: Mapping[bytes, Message]) -> dict[int, Message]:
+    """For each new item of a run that is all of a fold outside of the history: the message it takes over from.
+
+    The newest fold goes first, and none covers a part of another; one of which a message was undone or
+    pinned since (as `others` say) is over.
+    """
     branch = len(held.messages) if found.branch is None else found.branch
     kinds = [message.left if message.kind is Kind.TOMBSTONE else message.kind for message in held.messages]
     sources: dict[int, Message] = {}
-    for fold in folds_among(kinds):
+    for fold in reversed(folds_among(kinds)):
         members = [held.messages[index] for index in fold.indexes]
         if any(message.live and index < branch for index, message in zip(fold.indexes, members, strict=True)):
             continue
+        if any(_stays_since(others.get(member.own), member) for member in members):
+            continue
         for first in range(found.stored, len(found.items) - len(members) + 1):
-            run = found.items[first : first + len(members)]
-            if all(item.own == member.own for item, member in zip(run, members, strict=True)):
-                sources |= {first + order: member for order, member in enumerate(members)}
+            run = range(first, first + len(members))
+            same = all(found.items[i].own == member.own for i, member in zip(run, members, strict=True))
+            if same and sources.keys().isdisjoint(run):
+                sources |= dict(zip(run, members, strict=True))
                 break
     return sources
+
+
+def _stays_since(other: Message | None, member: Message) -> bool:
+    return other is not None and (other.kept or other.pinned) and other.position > member.position
 
 
 def split_fold(held: CachedHistory, branch: int) -> Folded | None:

@@ -4,10 +4,6 @@ Exact repeats become pointers, above the ceiling also results that the same call
 their form and no information; then large ones become summaries or extracts; then long arguments of old
 calls are elided; then whole steps become folds. Candidates are taken from the oldest on and
 nothing before the frontier (the end of the last replacement) is touched, so one crossing pays for many
-Exact repeats become pointers, above the ceiling also results that the same call gave anew; then results lose
-their form and no information; then large ones become summaries or extracts; then long arguments of old
-calls are elided; then whole steps become folds. Candidates are taken from the oldest on and
-nothing before the frontier (the end of the last replacement) is touched, so one crossing pays for many
 turns and prompt caches stay warm. A message is replaced once: what was condensed stays condensed, until
 a fold, made from originals, is all that is left. Pins and rules say what stays.
 """

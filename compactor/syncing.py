@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -96,6 +96,7 @@ class Syncing:
         for _ in range(_ATTEMPTS):
             held = self._reader.around.histories.get(self._reader.cache_key) or EMPTY
             found = yield from self._matched(held, listed.rows)
+            seen = replace(seen, history=held)  # of which `found` speaks, should this attempt be the last
             if found.branch is not None and (fold := split_fold(held, found.branch)) is not None:
                 yield from self._unfolding.unfold(held, fold)
                 continue

@@ -30,11 +30,13 @@ local lost = chain == '' and length - (state[7] or 0) > tonumber(state[15] or 0)
 if branch or reword or (lost and ARGV[10] == '') then
   if state[1] ~= ARGV[3] or state[3] ~= ARGV[4] then return {'changed'} end
 elseif chain ~= ARGV[10] then -- others may have stored some of the new messages already
-  local place = 0
+  local place, heir, cut = 0, false, false
   for i = 14, #ARGV, 5 do
-    if ARGV[i] == chain then place = i + 2 end
+    heir = heir or ARGV[i + 1] ~= ''
+    if ARGV[i] == chain then place, cut = i + 2, heir end
   end
-  if place == 0 then return {'changed'} end
+  -- They may stand there as they were pushed, in front of the rest of a fold that nothing would carry.
+  if place == 0 or (cut and place < #ARGV) then return {'changed'} end
   first = place
 end
 local added = (reword and #ARGV[9] or 0)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from compactor import Code, ModelConfig
+from compactor import Code, ModelConfig, RecallExpiredError
 from compactor.models import Kind
 from compactor.records import unpack
 from compactor.settings import Settings
 from compactor.tokens import PER_REQUEST
+from compactor.unfolding import Unfolding
 from compactor.validity import faults
 from tests.integration.clients import Client, Connect
 from tests.integration.conversations import SMALL, assistant, call, recount, result, rows, user
@@ -259,6 +261,41 @@ def test_a_list_that_leaves_the_history_inside_a_fold_keeps_what_it_has(memory: 
     assert session.prepare().verdict.total == PER_REQUEST + recount(other[1:])
 
 
+def test_a_list_that_leaves_a_fold_of_a_history_that_never_rests_is_answered_unstored(
+    memory: Client, worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_late(*_: object) -> Iterator[Any]:
+        return iter(())  # another change was first, each time
+
+    session = listed(memory, worker, "folds/restless")
+    session.prepare()
+    with monkeypatch.context() as patch:
+        patch.setattr(Unfolding, "unfold", too_late)
+        other = [*TASK[:8], user("No, the other ones.")]
+        context = session.prepare(other)
+    assert context.messages == other
+    assert context.verdict.compaction == "held(contended)"
+    assert session.originals() == TASK[1:]
+    assert session.prepare(other).messages == other
+    assert session.originals() == other[1:]
+
+
+def test_no_part_of_a_fold_comes_back_behind_steps_that_another_process_pushed(
+    connect: Connect, memory: Client, worker: InlineWorker, settings: Settings, raw: Any
+) -> None:
+    name = "folds/half-stored"
+    session = listed(memory, worker, name)
+    session.rewind("m0")
+    other = connect(settings).session(name, SMALL)
+    assert grown(other, TASK[:2]) == TASK[:2]
+    session.push(TASK[2:4])  # the beginning of the fold, which the other one does not know to be stored
+    mine = [*TASK, user("And?")]
+    other.prepare(mine)
+    assert grown(memory.session(name, ModelConfig("gpt-4o", 128)), mine)[:8] == mine[:8]
+    assert Kind.FOLDED not in kinds(raw, settings, name)
+    assert session.originals() == mine[1:]
+
+
 def test_a_returned_list_with_other_words_before_a_fold_is_stored_as_it_came(
     memory: Client, worker: InlineWorker
 ) -> None:
@@ -278,6 +315,43 @@ def test_a_returned_list_after_an_undo_gets_the_originals(memory: Client, worker
     assert grown(wide, own) == TASK
     assert grown(wide, TASK) == TASK
     assert session.originals() == TASK[1:]
+
+
+def test_an_undone_fold_stays_undone_when_its_messages_leave_and_come_back(
+    memory: Client, worker: InlineWorker
+) -> None:
+    name = "folds/undone-back"
+    session = listed(memory, worker, name)
+    wide = memory.session(name, ModelConfig("gpt-4o", 128))
+    session.rewind("m0")
+    assert len(wide.prepare(TASK).messages) < len(TASK), "taken over by the list"
+    session.undo()
+    session.rewind("m0")
+    assert wide.prepare(TASK).messages == TASK
+    session.prepare()
+    session.compact()
+    worker.work(name)
+    assert wide.prepare(TASK).messages[:26] == TASK[:26]
+    assert session.originals() == TASK[1:]
+
+
+def _recalled(session: Any, place: int) -> Any:
+    try:
+        return session.recall(f"m{place}")
+    except RecallExpiredError:
+        return None
+
+
+def test_a_pin_holds_though_an_older_fold_told_of_its_message(memory: Client, worker: InlineWorker) -> None:
+    name = "folds/pinned-back"
+    session = listed(memory, worker, name)
+    wide = memory.session(name, ModelConfig("gpt-4o", 128))
+    session.rewind("m0")
+    wide.prepare(TASK)
+    place = next(place for place in range(60, 200) if _recalled(session, place) == TASK[12])
+    session.pin(f"m{place}")
+    session.rewind("m0")
+    assert wide.prepare(TASK).messages[12] == TASK[12]
 
 
 def test_a_pin_inside_a_fold_brings_the_whole_fold_back_and_it_stays(memory: Client, worker: InlineWorker) -> None:

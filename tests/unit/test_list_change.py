@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
+from compactor.cached_history import CachedHistory
+from compactor.commands.sync import Row
 from compactor.formats.openai import leading_system
-from compactor.models import Kind
+from compactor.list_change import change_of
+from compactor.matching import Match
+from compactor.models import Kind, Message
 from compactor.records import chain_of
 from tests.unit.chat import Chat, assistant, calling, result, system, user
 from tests.unit.conversations import conversations, sound_conversations
@@ -187,6 +192,29 @@ def test_the_replacement_of_a_branch_is_taken_up_in_the_same_step() -> None:
     for listed in ([user("edited"), *chat[1:]], [user("edited"), chat[1], result("c", "[short]"), chat[3]]):
         session.sync(listed)
         assert session.live() == [user("edited"), calling("c"), result("c", "[short]"), assistant("b")]
+
+
+@pytest.mark.parametrize(("older", "newer"), [((0, 8), (0, 4)), ((0, 4), (0, 8)), ((0, 8), (2, 6))])
+def test_of_two_folds_that_told_of_the_same_steps_the_newer_one_comes_back_alone(
+    older: tuple[int, int], newer: tuple[int, int]
+) -> None:
+    chat = [message for number in range(5) for message in (calling(f"c{number}"), result(f"c{number}"))]
+
+    items = rows(chat)
+
+    def left(first: int, end: int) -> list[Message]:
+        hidden = range(first + 2, end)
+        kinds = [Kind.FOLD if i == first + 1 else Kind.FOLDED if i in hidden else Kind.ORIGINAL for i in range(10)]
+        return [
+            Message(0, {}, 0, Kind.TOMBSTONE, own=row.own, shown=row.own, left=kind)
+            for row, kind in zip(items, kinds, strict=True)
+        ]
+
+    graves = [replace(one, position=i) for i, one in enumerate([*left(*older), *left(*newer)])]
+    new = {i: Row(item, {}) for i, item in enumerate(items)}
+    change = change_of(CachedHistory(1, 0, tuple(graves)), Match(tuple(items), (None,) * 10), new)
+    first, end = newer
+    assert [row.source for row in change.rows] == [10 + i if first < i < end else None for i in range(10)]
 
 
 def test_the_system_text_in_front_stays_out_of_the_chain() -> None:
