@@ -46,7 +46,9 @@ def test_data_is_no_order(line: str) -> None:
     assert not is_order(line)
 
 
-@pytest.mark.parametrize("line", ["退款已经全部办理完成。", "中。文。", "中、文)！”", "It was sent to the customer today."])
+@pytest.mark.parametrize(
+    "line", ["退款已经全部办理完成。", "中。文。", "中、文)！”", "It was sent to the customer today."]
+)
 def test_a_sentence_is_told_by_its_end(line: str) -> None:
     assert is_sentence(line)
     assert not is_sentence(f"{line} 48213")
