@@ -54,6 +54,7 @@ class RateLimits:
         self._counters: LRUCache[str, RedisStateStore] = LRUCache(_MOST)
         self._alone: LRUCache[str, InMemoryStateStore] = LRUCache(_MOST)
         self._taken: LRUCache[str, _Taken] = LRUCache(_MOST)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._asks_again = 0.0
 
     async def admit(self, caller: Caller, cost: int = 1) -> None:
@@ -68,15 +69,29 @@ class RateLimits:
 
     async def _counted(self, name: str, rates: list[Rate], cost: int) -> Decision | None:
         """The decision on a call; None for one that was counted before, with others."""
-        taken, now = self._taken.get(name), time.monotonic()
-        if taken is not None and taken.calls >= cost and now < taken.until:
-            taken.calls -= cost
-            return None
         part = rates[0].limit // _PART
-        if part > cost and (await self._decided(name, rates, part)).allowed:
-            self._taken[name] = _Taken(part - cost, now + _MINUTE / 1000)
-            return None
+        if part > cost:
+            async with self._turn(name):  # of many calls at once one takes a part for all
+                if self._spent(name, cost):
+                    return None
+                if (await self._decided(name, rates, part)).allowed:
+                    self._taken[name] = _Taken(part - cost, time.monotonic() + _MINUTE / 1000)
+                    return None
         return await self._decided(name, rates, cost)
+
+    def _spent(self, name: str, cost: int) -> bool:
+        """Takes a call from what was counted before; whether there was enough."""
+        taken = self._taken.get(name)
+        if taken is None or taken.calls < cost or time.monotonic() >= taken.until:
+            return False
+        taken.calls -= cost
+        return True
+
+    def _turn(self, name: str) -> asyncio.Lock:
+        turn = self._turns.get(name)
+        if turn is None:
+            turn = self._turns[name] = asyncio.Lock()
+        return turn
 
     async def _decided(self, name: str, rates: list[Rate], cost: int) -> Decision:
         if time.monotonic() >= self._asks_again:

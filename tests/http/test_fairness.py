@@ -119,6 +119,19 @@ async def test_calls_are_taken_in_hundredths_of_a_minute_and_never_more_than_the
     await store.close()
 
 
+async def test_calls_that_come_at_once_take_no_more_of_a_minute_than_they_are(server: EmbeddedServer) -> None:
+    settings = read_settings(
+        redis_url=server.url, namespace=f"h{uuid.uuid4().hex[:12]}", http_key_requests=1_000, http_tenant_requests=5_000
+    )
+    store, caller = AsyncStore(settings), Caller("acme", None, "0" * 16)
+    rates, before = RateLimits(store, settings), await scripts_run(store)
+    await asyncio.gather(*(rates.admit(caller) for _ in range(90)))
+    assert await scripts_run(store) - before <= 90 / 10 + 90 / 50 + 3
+    for _ in range(900):
+        await rates.admit(caller)
+    await store.close()
+
+
 async def scripts_run(store: AsyncStore) -> int:
     stats: Any = await store.client.info("commandstats")
     return int(stats.get("cmdstat_evalsha", {}).get("calls", 0))
