@@ -14,8 +14,6 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
-SMALL: Final = 100  # integers below it may be counts of a model's own
-
 # Full-width forms, as Chinese text writes digits, letters and punctuation, and what is the same in ASCII.
 _NARROW: Final = {0xFF01 + shift: 0x21 + shift for shift in range(94)} | {0x3000: " ", 0x00A0: " ", 0x202F: " "}
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")

@@ -114,14 +114,16 @@ _ASKED: Final = (
     "不要告诉", "一律用",
 )  # fmt: skip
 _WORD: Final = re.compile(r"[\"'(*<>/\w]{0,3}[^\W\d_]+(?:['’-][^\W\d_]+)*[\"'),.:;!?*>]{0,3}")
-_CJK_SENTENCE: Final = re.compile(r"[\u3400-\u9fff].*[\u3400-\u9fff].{0,3}[。！；]\W*$")
+# Two patterns, each of them linear: in one, every letter of a long run would look for the end.
+_CJK_END: Final = re.compile(r"[\u3400-\u9fff].{0,3}[。！；]\W*$")
+_CJK_TWO: Final = re.compile(r"[\u3400-\u9fff].*?[\u3400-\u9fff]")
 _SENTENCE_WORDS: Final = 6
 _WORDS_SHARE: Final = 0.6  # of what stands between its spaces
 
 
 def is_sentence(line: str) -> bool:
     """Whether a line is a sentence that somebody wrote: the form that orders in no known words take."""
-    if _CJK_SENTENCE.search(line) is not None:
+    if _CJK_END.search(line) is not None and _CJK_TWO.search(line) is not None:
         return True
     parts = line.split()
     if len(parts) < _SENTENCE_WORDS or line.rstrip("\"')*> ")[-1:] not in (".", "!", "?"):

@@ -104,9 +104,6 @@ class Pinning:
             raise recall.not_found()
         return stored
 
-    def _change(self, stored: Stored, position: int | None, phrase: str) -> _Pin:
-        return self._phrase(stored, phrase) if position is None else self._message(stored, position)
-
     def _message(self, stored: Stored, position: int) -> _Pin:
         """The message with its flag; what replaced it goes."""
         index = position - stored.state.offset

@@ -20,11 +20,12 @@ class Protection:
     rules: Rules = STANDARD
     phrases: tuple[str, ...] = ()
 
-    def indexes(self, messages: Sequence[Message], history: History) -> frozenset[int]:
-        """The messages that stay as long as the rest can be made to fit."""
+    def indexes(self, messages: Sequence[Message], history: History) -> list[frozenset[int]]:
+        """The messages that stay as long as the rest can be made to fit; at last those of the phrases alone."""
         called = ((index, history.call_of(index)) for index in range(len(messages)))
         never = {i for i, call in called if call and self.rules.treatment(call.name, call.arguments).how is How.NEVER}
-        return frozenset(never | {index for phrase in self.phrases if (index := _newest(messages, phrase)) is not None})
+        held = {index for phrase in self.phrases if (index := _newest(messages, phrase)) is not None}
+        return [found for found in dict.fromkeys((frozenset(never | held), frozenset(held))) if found]
 
 
 UNPROTECTED: Final = Protection()

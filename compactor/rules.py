@@ -178,7 +178,7 @@ class _Matcher:
 
     def may_match(self, tool: str, low: str) -> bool:
         """Whether a call may match; for most calls no arguments need to be read to see that they do not."""
-        return self._literal in low and (self._tool is None or self._tool.match(tool) is not None)
+        return (self._literal in low or "\\u" in low) and (self._tool is None or self._tool.match(tool) is not None)
 
     def matches(self, call: _Called) -> bool:
         return all(

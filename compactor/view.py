@@ -252,8 +252,7 @@ def compose(
         return View(tuple(m.value for m in shown), total, Fit.FITS, NO_CUT, stable_until=settled(shown))
     room, target = budget.ceiling - beside, budget.target - beside
     composer = _Composer(messages, encode, keep_rows=keep_rows)
-    protected = protection.indexes(messages, composer.history)
-    if protected:
+    for protected in protection.indexes(messages, composer.history):
         staying = [replace(m, pinned=True) if i in protected else m for i, m in enumerate(messages)]
         view = _search(_Composer(staying, encode, keep_rows=keep_rows), room, target, cut)
         if view.fit is not Fit.IMPOSSIBLE:

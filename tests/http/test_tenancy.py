@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,11 +44,9 @@ def thief(service: Service) -> Bot:
 
 def stored(raw: Any, namespace: str, tenant: str) -> dict[bytes, Any]:
     """Every key that names a tenant, with its value; times of rate limits aside."""
-    found: dict[bytes, Any] = {}
-    for key in raw.scan_iter(f"*{namespace}*", 1_000):
-        if tenant.encode() in key and b":rate:" not in key:
-            found[key] = raw.dump(key)
-    return found
+    its = re.compile(rf":{tenant}[/}}]".encode())
+    keys = [key for key in raw.scan_iter(f"*{namespace}*", 1_000) if its.search(key) and b":rate:" not in key]
+    return {key: raw.dump(key) for key in keys}
 
 
 def told(answer: Answer) -> tuple[int, bytes]:

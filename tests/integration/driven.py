@@ -107,11 +107,7 @@ class Driven(RuleBasedStateMachine):
             case "small":
                 return [*calls, result(number, self.word())]
             case "repeat":
-                return (
-                    [*self.call(number, args=0), result(number, rows(1, 45))]
-                    if False
-                    else [self.call(number, args=0), result(number, rows(1, 45))]
-                )
+                return [self.call(number, args=0), result(number, rows(1, 45))]
             case _:
                 return [*calls, result(number, rows(number, 60))]
 
@@ -200,6 +196,9 @@ class Driven(RuleBasedStateMachine):
                 assert {**value, "content": 0} == {**entry.pushed, "content": 0}
             if kind not in (Kind.FOLD, Kind.FOLDED):
                 assert tokens([value], "o200k_base") < tokens([entry.pushed], "o200k_base")
+        for carriers, hidden in folds:
+            told = [before[position].pushed for position in (*carriers, *hidden)]
+            assert tokens([shown[position][0] for position in carriers], "o200k_base") < tokens(told, "o200k_base")
         self.truth.swap(ended.id, {position: shown[position][0] for position in ended.positions}, folds)
         self.compactions.append(ended.id)
         return ended.outcome

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
 from compactor import Code, ModelConfig
 from compactor.encodings import encoder
+from compactor.folded import folds_among
+from compactor.models import Kind
+from compactor.records import Record, unpack
 from compactor.settings import Settings
 from compactor.tokens import count_message
 from compactor.wording import ENGLISH
@@ -88,6 +91,30 @@ def chinese_rounds() -> Iterator[list[dict[str, Any]]]:
         yield [*chat, {"role": "assistant", "content": "已经处理完毕"}]
 
 
+# What replaces a result or arguments at most has of their tokens.
+MOST = {Kind.CONDENSED: 0.75, Kind.EXTRACT: 0.6, Kind.SUMMARY: 0.6}
+
+
+def size(held: Sequence[Record], places: Iterable[int]) -> int:
+    """Tokens of what a reader gets at these places."""
+    return sum(count_message(held[at].value(), ENCODE) for at in places)
+
+
+def smaller(pushed: Sequence[Any], held: Sequence[Record]) -> set[tuple[int, Kind]]:
+    """What was replaced, each by something smaller: of a fold its results, against all that it tells of."""
+    assert len(held) == len(pushed)
+    folds = folds_among([record.kind for record in held])
+    for fold in folds:
+        assert size(held, fold.carriers) <= 0.6 * sum(count_message(pushed[at], ENCODE) for at in fold.indexes)
+    in_folds = {at for fold in folds for at in fold.indexes}
+    found = {(at, one.kind) for at, one in enumerate(held) if at not in in_folds and one.kind is not Kind.ORIGINAL}
+    for at, kind in found:
+        before, after = count_message(pushed[at], ENCODE), size(held, [at])
+        assert after < before
+        assert after <= MOST.get(kind, 1.0) * before
+    return found | {(fold.carriers[0], Kind.FOLD) for fold in folds}
+
+
 def compacted(session: Any, worker: InlineWorker, name: str, rounds: Iterator[Any], count: int) -> int:
     """Pushes rounds until so many compactions were applied; what each of them did is checked on the way."""
     applied = 0
@@ -120,17 +147,15 @@ def test_what_replaces_a_message_is_smaller_and_a_second_run_changes_nothing(
     name = "many/sizes"
     session = memory.session(name, WINDOW)
     rounds = chinese_rounds()
+    replaced: set[tuple[int, Kind]] = set()
     for _ in range(3):
         assert compacted(session, worker, name, rounds, 1) == 1
         stored = records(raw, settings, name)
         assert session.compact().outcome in (Code.BELOW_THRESHOLD, Code.NOTHING_TO_DO)
         assert records(raw, settings, name) == stored
-    pushed = {message["tool_call_id"]: message for message in session.originals() if message["role"] == "tool"}
-    shown = [message for message in session.prepare().messages if message["role"] == "tool"]
-    replaced = [(new, old) for new in shown if new != (old := pushed[new["tool_call_id"]])]
-    sizes = [(count_message(new, ENCODE), count_message(old, ENCODE)) for new, old in replaced]
-    assert len(sizes) > 3
-    assert sum(new for new, _ in sizes) < 0.6 * sum(old for _, old in sizes)
+        replaced |= smaller(session.originals(), [unpack(row) for row in stored])
+    assert len(replaced) > 5
+    assert {Kind.FOLD, Kind.EXTRACT} <= {kind for _, kind in replaced}
 
 
 def test_a_chinese_session_after_five_compactions_holds_no_english_sentence_of_ours(

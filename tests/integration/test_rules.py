@@ -91,6 +91,17 @@ def test_rules_that_keep_more_than_fits_do_not_keep_a_send_from_fitting(memory: 
     assert context.verdict.sent <= context.verdict.ceiling
 
 
+def test_rules_that_keep_more_than_fits_take_no_pinned_phrase_with_them(memory: Client) -> None:
+    session = memory.session("rules/phrase", SMALL)
+    line = rows(3).splitlines()[7]
+    session.push(talk(60))
+    session.pin(line)
+    context = session.prepare()
+    assert context.verdict.fit is Fit.SHORTENED
+    assert context.verdict.sent <= context.verdict.ceiling
+    assert sum(line in str(message["content"]) for message in context.messages) == 1
+
+
 def test_operators_set_rules_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPACTOR_RULES", json.dumps([DOCUMENTS]))
     assert read_settings().rules == (Rule("read_*", {"path": "*.md"}, never=True),)

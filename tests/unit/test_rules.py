@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from compactor import Code, ConfigurationError, ModelConfig, Rule, compact_messages
 from compactor.models import Compacted
-from compactor.rules import FREE, MOST_RULES, How, Rules, check_rules, stored_rules
+from compactor.rules import FREE, MOST_RULES, STANDARD, How, Rules, check_rules, stored_rules
 from compactor.wording import carries_header
 from tests.unit.chat import Chat, assistant, call, calling, long_text, result, user
 from tests.unit.summarizers import saying
@@ -75,6 +75,11 @@ def test_instructions_and_skills_an_agent_read_stay(tool: str, arguments: dict[s
     chat = reading((tool, arguments, long_text(900)), ("grep", {}, long_text(900, "x")))
     assert replaced(compacted(chat)) == [4]
     assert replaced(compacted(chat, Rule(tool, summarize=True))) == [2, 4], "a rule of one's own comes first"
+
+
+@pytest.mark.parametrize("arguments", [r'{"path": "\u0041GENTS.md"}', r'{"path": "docs\/AGENTS\u002emd"}'])
+def test_escapes_in_arguments_hide_nothing_from_a_rule(arguments: str) -> None:
+    assert STANDARD.treatment("read_file", arguments).how is How.NEVER
 
 
 @pytest.mark.parametrize("tool", ["search_skills_db", "read_file", "skillet"])
