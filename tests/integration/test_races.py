@@ -210,7 +210,8 @@ def replayed(audit: Sequence[Outcome]) -> tuple[set[int], set[int]]:
     for outcome in audit:
         positions = set(outcome.positions)
         if outcome.outcome is Code.APPLIED:
-            assert not positions & (replaced | undone), "nothing is replaced twice, nor again after it was taken back"
+            assert not positions & undone, "nothing is replaced again after it was taken back"
+            assert len(positions & replaced) <= outcome.by_fold, "only a fold takes what stands replaced"
             replaced |= positions
         elif outcome.outcome is Code.UNDONE:
             assert positions <= replaced, "what is taken back stood replaced"
