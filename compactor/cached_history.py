@@ -12,6 +12,7 @@ from compactor.pins import read_phrases
 from compactor.quarantine import readable
 from compactor.repair import Repaired, repair, sound_until
 from compactor.stored_messages import read_messages
+from compactor.tally import NOTHING, Tally
 from compactor.tokens import Encode
 from compactor.view import NO_CUT, Cut
 
@@ -23,6 +24,7 @@ class CachedHistory:
     `messages` are in stored order, tombstones included, `lead` of them leading system messages;
     `chain` is the fingerprint of the originals; `sent` are fingerprints of results that were handed
     out cut short; the first `sound` of the usable ones are known to be in order; `phrases` are pinned.
+    `before` is the tally of the first messages, all of them live, so that only what follows is added up.
     """
 
     version: int
@@ -35,17 +37,28 @@ class CachedHistory:
     lead: int = 0
     sent: frozenset[bytes] = frozenset()
     phrases: tuple[str, ...] = ()
-    tokens: int = field(init=False)
+    before: Tally = field(default=NOTHING, compare=False, repr=False)
     usable: tuple[Message, ...] = field(init=False)
     problems: tuple[str, ...] = field(init=False)
+    tally: Tally = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        whole = all(message.live for message in self.messages)
+        new = self.messages[self.before.length :]
+        whole = all(message.live for message in new)
         kept, problems = (self.messages, ()) if whole else readable(self.messages)
         object.__setattr__(self, "usable", tuple(kept))
         object.__setattr__(self, "problems", problems)
-        object.__setattr__(self, "tokens", sum(message.tokens for message in self.usable))
+        object.__setattr__(self, "tally", self.before.after(new) if whole else NOTHING.after(kept))
         object.__setattr__(self, "sound", sound_until(self.usable, self.sound if whole else 0))
+
+    @property
+    def tokens(self) -> int:
+        return self.tally.tokens
+
+    @property
+    def known(self) -> Tally:
+        """The `before` of a history that grows out of this one; nothing when a message of it is not live."""
+        return self.tally if len(self.usable) == len(self.messages) else NOTHING
 
     def in_order(self, encode: Encode, *, mend: bool) -> Repaired:
         """The usable messages with late answers behind their calls and open calls closed."""
@@ -78,24 +91,32 @@ def updated(held: CachedHistory, answer: Prepared, encoding: str, encode: Encode
     """The held history with what changed since: replaced messages and the new tail."""
     if not answer.changed and not answer.tail and held.version == answer.version:
         return held
-    messages = list(held.messages)
-    size, sound = held.size, held.sound
-    for position, record in answer.changed.items():
-        new = read_messages([record], position, encoding, encode)[0]
-        if Kind.TOMBSTONE in (new.kind, messages[position - answer.offset].kind):
-            sound = 0
-        messages[position - answer.offset] = new
-    if answer.tail:
-        messages += read_messages(answer.tail, answer.offset + len(messages), encoding, encode)
-        size += sum(len(record.text) for record in answer.tail)
+    stood, sound = held.messages, held.sound
+    if answer.changed:
+        stood, sound = _with_changes(held, answer, encoding, encode)
+    tail = read_messages(answer.tail, answer.offset + len(stood), encoding, encode)
     return replace(
         held,
         version=answer.version,
         offset=answer.offset,
-        messages=tuple(messages),
-        size=size,
+        messages=(*stood, *tail),
+        before=NOTHING if answer.changed else held.known,
+        size=held.size + sum(len(record.text) for record in answer.tail),
         chain=answer.chain,
         sound=sound,
         lead=answer.lead,
         phrases=held.phrases if held.version == answer.version else read_phrases(answer.pins),
     )
+
+
+def _with_changes(
+    held: CachedHistory, answer: Prepared, encoding: str, encode: Encode
+) -> tuple[tuple[Message, ...], int]:
+    """The held messages with those that were replaced, and how many are still known to be in order."""
+    messages, sound = list(held.messages), held.sound
+    for position, record in answer.changed.items():
+        new = read_messages([record], position, encoding, encode)[0]
+        if Kind.TOMBSTONE in (new.kind, messages[position - answer.offset].kind):
+            sound = 0
+        messages[position - answer.offset] = new
+    return tuple(messages), sound

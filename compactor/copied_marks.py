@@ -45,20 +45,19 @@ def refusals(message: Mapping[str, Any], known: Collection[str]) -> list[dict[st
 
 def newest_refusals(history: Sequence[Message]) -> list[dict[str, Any]]:
     """The refusals of the newest reply of the model; what older ones copied is over and done."""
-    newest = _newest_reply(history)
-    if newest is None or newest.replaced or not seems_copied(newest.value):
+    newest = next((message for message in reversed(history) if message.role == "assistant"), None)
+    return [] if newest is None else _refusals_of(newest, history)
+
+
+def copied_problem(history: Sequence[Message], newest: Message | None) -> tuple[str, ...]:
+    """`copied_mark@m31` when the newest reply of the model, which is given, copies a mark of the history."""
+    return (f"copied_mark@{recall_id(newest.position)}",) if newest and _refusals_of(newest, history) else ()
+
+
+def _refusals_of(newest: Message, history: Sequence[Message]) -> list[dict[str, Any]]:
+    if newest.replaced or not seems_copied(newest.value):
         return []
     return refusals(newest.value, known_tags(history))
-
-
-def copied_problem(history: Sequence[Message]) -> tuple[str, ...]:
-    """`copied_mark@m31` when the newest reply of the model copies a mark."""
-    newest = _newest_reply(history)
-    return (f"copied_mark@{recall_id(newest.position)}",) if newest and newest_refusals(history) else ()
-
-
-def _newest_reply(history: Sequence[Message]) -> Message | None:
-    return next((message for message in reversed(history) if message.role == "assistant"), None)
 
 
 def _marks(message: Mapping[str, Any]) -> Iterator[tuple[tuple[int, Call], re.Match[str]]]:

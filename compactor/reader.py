@@ -76,6 +76,7 @@ class SessionReader:
         self.ttl_ms = int(self.settings.session_ttl * 1000)
         self.ledger = self.ledger_of(session)
         self._encode: Encode | None = None
+        self._judged: tuple[tuple[int, int | None, bool], Judgement] | None = None
         self.model = model_key(config.model)
         self._rules = rules_of((*self.settings.rules, *config.tool_rules))
         self._first = first_correction(surroundings.prior(config.model))
@@ -131,7 +132,13 @@ class SessionReader:
         return budget_for(self.config, fixed=fixed.total, max_output_tokens=request.max_output_tokens)
 
     def judge(self, request: Request, fixed: Fixed) -> Judgement:
-        return judge(self.config, request, fixed, self.encoding, self._first.slope, self.settings.shadow)
+        """The same object for sends that are judged alike, as nearly all of a bot's are."""
+        key = fixed.total, request.max_output_tokens, request.keep_rows or request.own_list
+        judged = self._judged
+        if judged is None or judged[0] != key:
+            found = judge(self.config, request, fixed, self.encoding, self._first.slope, self.settings.shadow)
+            judged = self._judged = key, found
+        return judged[1]
 
     def recounted(self) -> Flow[tuple[int, int]]:
         """Counts a history whose running total in this encoding is not complete, and stores the total."""

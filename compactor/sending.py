@@ -17,7 +17,6 @@ from compactor.copied_marks import copied_problem
 from compactor.correction import Correction
 from compactor.effects import Flow, compute
 from compactor.exceptions import ConfigurationError, SessionEvictedError, StoreUnavailableError
-from compactor.formats.openai import leading_system
 from compactor.frozen import freeze
 from compactor.judging import Fixed, Request, compaction_word, verdict
 from compactor.models import Context, Fit, Message, Verdict
@@ -27,6 +26,7 @@ from compactor.reader import MANY, SessionReader
 from compactor.records import fingerprint
 from compactor.repair import repair
 from compactor.syncing import Listed, Syncing
+from compactor.tally import NOTHING, Tally
 from compactor.tokens import Encode, count_messages
 from compactor.tool_text import as_text
 from compactor.view import View, compose
@@ -55,9 +55,11 @@ class Found:
 
     history: CachedHistory
     messages: Sequence[Message]
+    tally: Tally
     compaction: str
     problems: tuple[str, ...]
     correction: Correction
+    levels: Budget
     recounted: bool = False
 
 
@@ -117,11 +119,14 @@ class Sending:
             return (yield from self._send_list(send, listed))
         seen = yield from self._queueing.look(send.judgement, send.encode)
         state, held = yield from self._queueing.publish(seen)
-        whole = seen.history.in_order(send.encode, mend=send.mend)
-        over = send.fixed.total + seen.history.tokens >= seen.correction.levels(send.judgement.budget).threshold
+        history = seen.history
+        whole = history.in_order(send.encode, mend=send.mend)
+        levels = seen.correction.levels(send.judgement.budget)
+        over = send.fixed.total + history.tokens >= levels.threshold
         word = "not_needed" if seen.answer is None else compaction_word(state, held, over=over)
-        problems = (*seen.history.problems, *whole.problems)
-        found = Found(seen.history, whole.messages, word, problems, seen.correction, seen.recounted)
+        problems = (*history.problems, *whole.problems)
+        tally = history.tally if whole.messages is history.usable else NOTHING.after(whole.messages)
+        found = Found(history, whole.messages, tally, word, problems, seen.correction, levels, seen.recounted)
         return (yield from self._composed(send, found))
 
     def _send_list(self, send: Send, listed: Listed) -> Flow[Context]:
@@ -129,10 +134,15 @@ class Sending:
         state, held = yield from self._queueing.publish(placed.seen)
         whole = repair(placed.messages, send.encode, mend=send.mend or placed.closed)
         correction = placed.seen.correction
-        over = send.fixed.total + _tokens(placed.messages) >= correction.levels(send.judgement.budget).threshold
+        levels = correction.levels(send.judgement.budget)
+        tally = NOTHING.after(placed.messages)
+        over = send.fixed.total + tally.tokens >= levels.threshold
         word = f"held({placed.unsaved})" if placed.unsaved else compaction_word(state, held, over=over)
         problems = (*placed.problems, *placed.seen.history.problems, *whole.problems)
-        found = Found(placed.seen.history, whole.messages, word, problems, correction, placed.seen.recounted)
+        if whole.messages is not placed.messages:
+            tally = NOTHING.after(whole.messages)
+        history = placed.seen.history
+        found = Found(history, whole.messages, tally, word, problems, correction, levels, placed.seen.recounted)
         return (yield from self._composed(send, found))
 
     def _degraded(self, send: Send, listed: Listed | None, error: StoreUnavailableError) -> Flow[Context]:
@@ -145,23 +155,28 @@ class Sending:
         elif held is None:
             raise error
         whole = repair(messages, send.encode, mend=send.mend)
-        history = held or CachedHistory(0, 0, ())
-        found = Found(history, whole.messages, _UNAVAILABLE, (*problems, *whole.problems), self._reader.correction)
+        correction = self._reader.correction
+        found = Found(
+            held or CachedHistory(0, 0, ()),
+            whole.messages,
+            NOTHING.after(whole.messages),
+            _UNAVAILABLE,
+            (*problems, *whole.problems),
+            correction,
+            correction.levels(send.judgement.budget),
+        )
         composed = partial(self._compose, send, found)
         context = yield from compute(composed, heavy=len(whole.messages) > MANY)
         return replace(context, verdict=replace(context.verdict, fit=Fit.DEGRADED))
 
     def _composed(self, send: Send, found: Found) -> Flow[Context]:
-        levels = found.correction.levels(send.judgement.budget)
-        shortened = send.fixed.total + _tokens(found.messages) > levels.ceiling
+        shortened = send.fixed.total + found.tally.tokens > found.levels.ceiling
         composed = partial(self._compose, send, found)
         return (yield from compute(composed, heavy=len(found.messages) > MANY and (shortened or send.tool_text)))
 
     def _compose(self, send: Send, found: Found) -> Context:
-        messages, history = found.messages, found.history
-        lead_tokens = _tokens(messages[: leading_system(message.value for message in messages)])
-        levels = found.correction.levels(send.judgement.budget)
-        whole = replace(levels, fixed=levels.fixed + lead_tokens)
+        messages, history, tally, levels = found.messages, found.history, found.tally, found.levels
+        whole = replace(levels, fixed=levels.fixed + tally.lead_tokens)
         if self._shadowed:
             whole = replace(whole, ceiling=_NO_CEILING, threshold=_NO_CEILING)
         composed = partial(
@@ -171,6 +186,7 @@ class Sending:
             beside=send.fixed.total,
             protection=self._reader.protection(history),
             keep_rows=send.request.keep_rows,
+            tally=tally,
         )
         view = composed(whole, cut=history.cut)
         if send.tool_text:
@@ -181,8 +197,8 @@ class Sending:
         figures = verdict(
             send.judgement.budget,
             send.fixed,
-            history=_tokens(messages),
-            lead_tokens=lead_tokens,
+            history=tally.tokens,
+            lead_tokens=tally.lead_tokens,
             length=len(messages),
             compaction=found.compaction,
             correction=found.correction,
@@ -190,11 +206,10 @@ class Sending:
             sent=send.fixed.total + view.tokens,
             stable_until=view.stable_until + len(opening),
             recounted=found.recounted,
-            problems=(*found.problems, *copied_problem(messages)),
+            problems=(*found.problems, *copied_problem(messages, tally.reply)),
         )
-        replaced = sum(1 for message in messages if message.replaced)
         shown = [*opening, *view.messages, *(freeze(dict(message)) for message in send.request.extra)]
-        return Context(shown, figures, send.request.filled, replaced, view.left_out)
+        return Context(shown, figures, send.request.filled, tally.replaced, view.left_out)
 
     def _remember(self, view: View, history: CachedHistory) -> None:
         """Keeps the cut, and the results that were cut short, for the sends after this one."""
@@ -217,10 +232,6 @@ def _as_text(view: View, composed: Callable[[Budget], View], budget: Budget, sen
         lower = max(1, (send.fixed.total + view.tokens) * ceiling // total)
         budget = replace(budget, ceiling=lower, threshold=min(budget.threshold, lower))
         view = composed(budget)
-
-
-def _tokens(messages: Sequence[Message]) -> int:
-    return sum(message.tokens for message in messages)
 
 
 def _is_worth_waiting(seen: Verdict, wait_for: WaitFor) -> bool:

@@ -29,6 +29,7 @@ from compactor.formats.openai import (
 from compactor.history import History, Step, read_history
 from compactor.models import Fit, Message, recall_id
 from compactor.protection import UNPROTECTED, Protection
+from compactor.tally import NOTHING, Tally
 from compactor.tokens import Encode, count_message
 from compactor.wording import wording_beside, wording_for
 
@@ -238,18 +239,18 @@ def compose(
     cut: Cut | None = None,
     protection: Protection = UNPROTECTED,
     keep_rows: bool = False,
+    tally: Tally | None = None,
 ) -> View:
     """The list for one send: the history itself when it fits, else a view that fits the ceiling.
 
     `beside` counts the tokens sent beside these messages. A remembered `cut` is
     used as long as its view still fits, so that the sent prefix stays the same. The fit is
     `impossible` when even the smallest valid list exceeds the ceiling; that list is returned. With
-    `keep_rows` old results leave and no message does.
+    `keep_rows` old results leave and no message does. `tally` is that of the messages, where it is known.
     """
-    total = sum(message.tokens for message in messages)
-    if beside + total <= budget.ceiling:
-        shown = [message for message in messages if not message.folded]
-        return View(tuple(m.value for m in shown), total, Fit.FITS, NO_CUT, stable_until=settled(shown))
+    whole = NOTHING.after(messages) if tally is None else tally
+    if beside + whole.tokens <= budget.ceiling:
+        return View(whole.shown, whole.tokens, Fit.FITS, NO_CUT, stable_until=whole.settled)
     room, target = budget.ceiling - beside, budget.target - beside
     composer = _Composer(messages, encode, keep_rows=keep_rows)
     for protected in protection.indexes(messages, composer.history):

@@ -104,27 +104,29 @@ def prepare(
         judgement.json, judgement.budget.threshold, judgement.budget.fixed, queue_ms, max_attempts, kept,
         b"=" + load.chain if load else "", "" if load is None or load.tokens is None else load.tokens, lease_ms,
         judgement.model, repr(judgement.first.offset), repr(judgement.first.slope), judgement.budget.limit,
-        judgement.cache_ttl_ms,
+        judgement.cache_ttl_ms, "tail" if known.length else "",
     )  # fmt: skip
-    reads = (("LRANGE", keys.messages, known.length, -1),)
+    # A whole history would be copied once more on its way through a script; what is new is little.
+    reads = () if known.length else (("LRANGE", keys.messages, 0, -1),)
 
     def parse(replies: list[Any]) -> tuple[T | None, Prepared | None]:
         done = None if first is None else first.parse(replies[:1])
-        return done, _prepared(replies[-2], replies[-1], known)
+        reply = replies[-1] if known.length else replies[-2]
+        return done, _prepared(reply, None if known.length else replies[-1], known)
 
     if first is None:
         return Command(parse, "prepare", keys.all, args, reads)
     return Command(parse, first.script, keys.all, first.args, reads, ("prepare", args))
 
 
-def _prepared(reply: list[Any], rows: list[bytes], known: Known) -> Prepared | None:
+def _prepared(reply: list[Any], rows: list[bytes] | None, known: Known) -> Prepared | None:
     status = text(reply[0])
     if status == "none":
         return None
     refuse(status, reply[-1])
-    changed = {reply[i]: read_record(reply[i + 1]) for i in range(16, len(reply), 2)}
+    changed = {reply[i]: read_record(reply[i + 1]) for i in range(17, len(reply), 2)}
     whole = text(reply[10]) == "all" and known.length > 0
-    tail = () if whole else unpack_all(rows)
+    tail = () if whole else unpack_all(reply[16] if rows is None else rows)
     if not whole and known.length + len(tail) != reply[3]:
         raise damaged()
     return Prepared(

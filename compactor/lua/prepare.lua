@@ -4,15 +4,17 @@
 --       5 known length | 6 mode: send, shadow (as send, but no kept draft is swapped in), force (nor there, and ignores
 --       back-off and re-arm), look (judges nothing) | 7 judged JSON
 --       8 threshold | 9 fixed | 10 queue patience ms | 11 max attempts
---       12 owners whose claims earlier calls may have taken without publishing, or empty
+--       12 owners whose claims earlier calls may have taken without publishing, or empty | 13 '=' and the chain
+--       that the judgement is of, or empty: any | 14 history tokens to judge, or empty: the total
 --       15 lease ms: a queued task that nobody began for as long is published again, then after twice as long, ...
 --       16 key of the model | 17 offset, 18 slope to go by while the session learned none of it
---       19 window that is configured, in tokens | 20 ms that the provider's cache lives, or 0
---       13 '=' and the chain that the judgement is of, or empty: any | 14 history tokens to judge, or empty: the total
+--       19 window that is configured, in tokens | 20 ms that the provider's cache lives, or 0 | 21 'tail' to answer
+--       the records behind the known length, up to 1,000 of them, or empty
 -- returns {'none'} for an unknown session, {'damaged'}, {'newer', schema}, or
 --   {'ok', version, offset, length, total or -1, lead, claim, claimed, held, owner,
 --    'all' or 'delta', ms in the queue, chain, anchor of the model or empty, pinned phrases if the version is news,
 --    'cold' or 'late' when a kept draft is to be swapped in before this send, else empty,
+--    {record, ...} behind the known length if they are asked for and that is not 'all',
 --    position, record, position, record, ...}
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -20,7 +22,8 @@ local encoding, ttl = ARGV[3], tonumber(ARGV[2])
 local state = redis.call('HMGET', KEYS[1], 'version', 'offset', 'length', encoding .. '.total',
   encoding .. '.counted', 'lead', 'claim', 'owner', 'until', 'not_before',
   'rearm', 'held', 'attempts', 'drafted', 'queued_at', 'chain', 'schema',
-  'published_at', 'requeued', 'anchor:' .. ARGV[16], 'pins', 'sent_at', 'draft_level')
+  'published_at', 'requeued', 'anchor:' .. ARGV[16], 'pins', 'sent_at', 'draft_level',
+  'judged', 'judged_encoding', 'judged_fixed', 'judged_threshold')
 if not state[1] then
   local left = redis.call('EXISTS', KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8])
   return {left > 0 and 'damaged' or 'none'}
@@ -68,8 +71,11 @@ if judges then
   local least = math.max(1, math.ceil((threshold - offset_tokens) / slope)) -- the smallest count expected to reach it
   while math.floor(offset_tokens + slope * least) < threshold do least = least + 1 end
   while least > 1 and math.floor(offset_tokens + slope * (least - 1)) >= threshold do least = least - 1 end
-  set('judged', ARGV[7]); set('judged_encoding', encoding); set('judged_fixed', ARGV[9])
-  set('judged_threshold', string.format('%d', least))
+  least = string.format('%d', least)
+  -- A bot sends the same every turn: what stands there already is not written again.
+  if state[24] ~= ARGV[7] or state[25] ~= encoding or state[26] ~= ARGV[9] or state[27] ~= least then
+    set('judged', ARGV[7]); set('judged_encoding', encoding); set('judged_fixed', ARGV[9]); set('judged_threshold', least)
+  end
 end
 -- After a longer pause than the provider's cache lives, the whole prompt is paid for anew whatever is cut.
 local cold = judges and tonumber(ARGV[20]) > 0 and now - (tonumber(state[22]) or now) > tonumber(ARGV[20])
@@ -118,19 +124,25 @@ end
 
 local answer = {'ok', version, offset, length, total, tonumber(state[6] or 0),
   claim, claimed, held, owner, 'delta', (claim == 'queued' and claimed == 0) and now - (tonumber(state[15]) or now) or 0, chain,
-  learned and state[20] or '', ARGV[4] ~= state[1] and state[21] or '', draft}
+  learned and state[20] or '', ARGV[4] ~= state[1] and state[21] or '', draft, {}}
 local known_version, known_length = tonumber(ARGV[4]), tonumber(ARGV[5])
+if ARGV[21] == 'tail' and length - known_length > 1000 then -- so much goes through no script
+  answer[11] = 'all'
+  return answer
+elseif ARGV[21] == 'tail' and length > known_length then
+  answer[17] = redis.call('LRANGE', KEYS[2], known_length, known_length + 999)
+end
 if known_version == version then return answer end
 local log = redis.call('LRANGE', KEYS[6], 0, -1)
 local behind = version - known_version
 if behind < 0 or behind > #log then
-  answer[11] = 'all'
+  answer[11], answer[17] = 'all', {}
   return answer
 end
 local seen = {}
 for i = 1, behind do
   if log[i] == 'all' then
-    answer[11] = 'all'
+    answer[11], answer[17] = 'all', {}
     return answer
   end
   for text in string.gmatch(log[i], '%d+') do

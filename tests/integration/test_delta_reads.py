@@ -38,6 +38,15 @@ def test_pushes_of_another_process_arrive(connect: Connect, settings: Settings) 
     assert there.prepare().messages == [user("a"), user("b"), user("c")]
 
 
+@pytest.mark.parametrize("count", [999, 1_000, 1_001])
+def test_however_many_came_they_arrive(connect: Connect, settings: Settings, count: int) -> None:
+    here, there = (connect(settings).session(f"delta/many-{count}", WIDE) for _ in range(2))
+    here.push(user("a"))
+    there.prepare()
+    here.push(new := [user(f"b{number}") for number in range(count)])
+    assert there.prepare().messages == [user("a"), *new]
+
+
 def test_a_swap_arrives_in_a_process_that_held_the_history(
     connect: Connect, settings: Settings, worker: InlineWorker, fresh: Any
 ) -> None:

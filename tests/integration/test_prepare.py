@@ -22,6 +22,19 @@ from tests.integration.stored import published, records, texts
 TOOLS = [{"type": "function", "function": {"name": "grep", "parameters": {"type": "object"}}}]
 
 
+def test_a_send_that_is_judged_as_the_last_one_writes_nothing(connect: Connect, settings: Settings, raw: Any) -> None:
+    session = connect(settings).session("prepare/again", SMALL)
+    session.push(conversation(3))
+
+    def changes(**given: Any) -> int:
+        before = raw.info("persistence")["rdb_changes_since_last_save"]
+        session.prepare(**given)
+        return int(raw.info("persistence")["rdb_changes_since_last_save"] - before)
+
+    assert [changes() > 0, changes(), changes()] == [True, 0, 0]
+    assert [changes(tools=TOOLS) > 0, changes(tools=TOOLS), changes() > 0] == [True, 0, True]
+
+
 def test_it_is_one_round_trip(connect: Connect, through_proxy: Settings, proxy: LossyProxy) -> None:
     session = connect(through_proxy).session("prepare/trip", SMALL)
     session.push(conversation(3))

@@ -132,9 +132,16 @@ def preparing(known: Known, *, mode: Mode = "send") -> Command[tuple[None, prepa
 
 
 def answer(
-    *, length: int, total: int = 50, kind: bytes = b"delta", claimed: int = 0, rest: tuple[Any, ...] = ()
+    *,
+    length: int,
+    total: int = 50,
+    kind: bytes = b"delta",
+    claimed: int = 0,
+    tail: tuple[Record, ...] = (),
+    rest: tuple[Any, ...] = (),
 ) -> Any:
-    return [b"ok", 1_000, 10, length, total, 1, b"idle", claimed, b"", b"", kind, 2_500, CHAIN, ANCHOR, b"", b"", *rest]
+    told = [b"ok", 1_000, 10, length, total, 1, b"idle", claimed, b"", b"", kind, 2_500, CHAIN, ANCHOR, b"", b""]
+    return [*told, [row.pack() for row in tail], *rest]
 
 
 def prepared_from(command: Command[tuple[None, prepare.Prepared | None]], *replies: Any) -> prepare.Prepared:
@@ -148,7 +155,8 @@ def prepared_from(command: Command[tuple[None, prepare.Prepared | None]], *repli
 def test_a_prepare_judges_and_reads_in_one_round_trip() -> None:
     command = preparing(Known(5, 2))
     assert command.script == "prepare"
-    assert command.reads == (("LRANGE", KEYS.messages, 2, -1),)
+    assert (command.reads, command.args[-1]) == ((), "tail")
+    assert (preparing(Known()).reads, preparing(Known()).args[-1]) == ((("LRANGE", KEYS.messages, 0, -1),), "")
     assert command.args[0] == OWNER
     assert JUDGED.json in command.args
     assert "send" in command.args
@@ -172,13 +180,13 @@ def test_a_first_prepare_gets_the_whole_history() -> None:
 
 def test_a_later_prepare_gets_the_tail_and_what_was_replaced() -> None:
     new = record(result("a", "short"), Kind.SUMMARY)
-    found = prepared_from(preparing(Known(999, 2)), answer(length=3, rest=(11, new.pack())), [record(user("c")).pack()])
+    found = prepared_from(preparing(Known(999, 2)), answer(length=3, tail=(record(user("c")),), rest=(11, new.pack())))
     assert found.changed == {11: new}
     assert [row.value() for row in found.tail] == [user("c")]
 
 
 def test_a_reader_too_far_behind_must_read_all() -> None:
-    found = prepared_from(preparing(Known(7, 2)), answer(length=3, kind=b"all"), [record(user("c")).pack()])
+    found = prepared_from(preparing(Known(7, 2)), answer(length=3, kind=b"all"))
     assert found.whole
     assert found.tail == ()
 
@@ -208,7 +216,7 @@ def test_a_change_right_before_a_prepare_shares_its_round_trip() -> None:
         KEYS, JUDGED, owner=OWNER, ttl_ms=2_000, known=Known(7, 2), queue_ms=1, lease_ms=5, max_attempts=3, first=change
     )
     assert (command.script, command.args, command.then and command.then[0]) == ("sync", change.args, "prepare")
-    done, found = parsed(command, [b"changed"], answer(length=2), [])
+    done, found = parsed(command, [b"changed"], answer(length=2))
     assert (done, found.length) == (Synced("changed"), 2)
 
 

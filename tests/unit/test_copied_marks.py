@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from compactor.arguments import elided
 from compactor.copied_marks import copied_problem, known_tags, newest_refusals, refusals, seems_copied
 from compactor.models import Kind, Message
+from compactor.tally import NOTHING
 from tests.unit.chat import Chat, assistant, by_length, call, calling, result, stored, user
 
 TAG = "9f3ac2d1"
@@ -89,18 +91,22 @@ def test_each_call_is_told_of_alone() -> None:
     assert [message["tool_call_id"] for message in refusals(reply, {TAG})] == ["b"]
 
 
+def problem(messages: Sequence[Message]) -> tuple[str, ...]:
+    return copied_problem(messages, NOTHING.after(messages).reply)
+
+
 def test_only_the_newest_reply_is_a_problem_to_tell() -> None:
     messages = history()
-    assert copied_problem(messages) == ()
+    assert problem(messages) == ()
     copying = [*messages, Message(9, writing(imitation(messages)), 100)]
-    assert copied_problem(copying) == ("copied_mark@m9",)
+    assert problem(copying) == ("copied_mark@m9",)
     assert len(newest_refusals(copying)) == 1
     answered = [*copying, Message(10, newest_refusals(copying)[0], 20)]
-    assert copied_problem(answered) == ("copied_mark@m9",)
-    assert copied_problem([*answered, Message(11, assistant("I see."), 5)]) == ()
+    assert problem(answered) == ("copied_mark@m9",)
+    assert problem([*answered, Message(11, assistant("I see."), 5)]) == ()
 
 
 def test_what_we_elided_is_no_copy_of_itself() -> None:
     messages = history()[:2]
-    assert copied_problem(messages) == ()
+    assert problem(messages) == ()
     assert newest_refusals(messages) == []

@@ -84,7 +84,8 @@ def test_a_second_prepare_asks_only_for_what_is_new() -> None:
     script = bot.script(prepare=replace(prepared([user("b")]), length=2))
     context = prepare(bot, script)
     assert context.messages == [user("a"), user("b")]
-    assert script.commands[0].reads[0][2] == 1
+    assert script.commands[0].reads == ()
+    assert (script.commands[0].args[4], script.commands[0].args[-1]) == (1, "tail")
 
 
 def test_a_process_too_far_behind_reads_all_anew() -> None:
