@@ -2,9 +2,8 @@
 -- KEYS  the session's eight keys
 -- ARGV  1 operation, which becomes the claim's owner | 2 ttl ms | 3 encoding | 4 known version
 --       5 known length | 6 mode: send, shadow (as send, but no kept draft is swapped in), force (nor there, and ignores
---       back-off and re-arm), look (judges nothing) | 7 judged JSON
---       8 threshold | 9 fixed | 10 queue patience ms | 11 max attempts
---       12 owners whose claims earlier calls may have taken without publishing, or empty | 13 '=' and the chain
+--       back-off and re-arm), look (judges nothing) | 7 judged JSON | 8 threshold | 9 fixed | 10 queue patience ms
+--       11 max attempts | 12 owners whose claims earlier calls may have taken without publishing, or empty | 13 '=' and the chain
 --       that the judgement is of, or empty: any | 14 history tokens to judge, or empty: the total
 --       15 lease ms: a queued task that nobody began for as long is published again, then after twice as long, ...
 --       16 key of the model | 17 offset, 18 slope to go by while the session learned none of it
