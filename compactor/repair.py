@@ -55,6 +55,9 @@ def _after_step(messages: Sequence[Message], index: int) -> int | None:
     step = [message.value for message in messages[index:end]]
     if any(message.get("role") not in RESULT_ROLES for message in step[1:]):
         return None
+    names = [call.id for call in found]
+    if [message.get("tool_call_id") for message in step[1:]] == names and len({None, *names}) > len(names):
+        return end  # the common case, told without reading the step
     return None if read_history(step).steps[0].open else end
 
 

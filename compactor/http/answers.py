@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import chain
+from operator import methodcaller
 from typing import Any, Final
 
 import orjson
@@ -17,8 +18,10 @@ from compactor.frozen import FrozenDict, FrozenList
 
 MANY: Final = 5_000
 _PLAIN: Final[frozenset[type]] = frozenset({str, int, bool, type(None)})
-_OBJECTS: Final[tuple[Any, ...]] = (dict, FrozenDict)
-_ARRAYS: Final[tuple[Any, ...]] = (list, FrozenList, tuple)
+_OBJECTS: Final[frozenset[Any]] = frozenset((dict, FrozenDict))
+_ARRAYS: Final[frozenset[Any]] = frozenset((list, FrozenList, tuple))
+_VALUES: Final = methodcaller("values")
+_NESTED: Final = _OBJECTS | _ARRAYS
 _OPTIONS: Final = orjson.OPT_PASSTHROUGH_DATACLASS
 
 
@@ -44,18 +47,22 @@ def written(value: Any) -> bytes:
 
 def all_finite(value: Any) -> bool:
     """Whether no float in a JSON value is infinite or NaN, which orjson would write as null; level by level, in C."""
-    level: list[Any] = [[value]]
+    level: list[Any] = [value]
     while level:
-        inner: list[Any] = list(
-            chain.from_iterable(each.values() if type(each) in _OBJECTS else each for each in level)
-        )
-        if _PLAIN.issuperset(map(type, inner)):
-            return True
-        others: list[Any] = [each for each in inner if type(each) not in _PLAIN]
-        level = [each for each in others if type(each) in _OBJECTS or type(each) in _ARRAYS]
-        if len(level) < len(others) and not all(map(math.isfinite, (x for x in others if isinstance(x, float)))):
+        kinds = set(map(type, level))
+        if not kinds <= _NESTED and not all(math.isfinite(each) for each in level if isinstance(each, float)):
             return False
+        objects: Iterable[Any] = chain.from_iterable(map(_VALUES, _of(level, kinds, _OBJECTS)))
+        arrays: Iterable[Any] = chain.from_iterable(_of(level, kinds, _ARRAYS))
+        level = [each for each in chain(objects, arrays) if type(each) not in _PLAIN]
     return True
+
+
+def _of(level: list[Any], kinds: set[type], wanted: frozenset[Any]) -> list[Any]:
+    """The values of these types; `kinds` are those of the level."""
+    if kinds <= wanted:
+        return level
+    return [each for each in level if type(each) in wanted] if kinds & wanted else []
 
 
 def shown(value: Any) -> dict[str, Any]:

@@ -106,17 +106,7 @@ def of_process(pid: int) -> Callable[[], float]:
 
 
 @pytest.mark.benchmark
-@pytest.mark.parametrize(
-    "own",
-    [
-        pytest.param(False, id="stored history"),
-        pytest.param(
-            True,
-            id="own list",
-            marks=pytest.mark.xfail(reason="the bound is not met: 2.7 to 3.8 ms, of which 1 is orjson's", strict=False),
-        ),
-    ],
-)
+@pytest.mark.parametrize("own", [False, True], ids=["stored history", "own list"])
 def test_a_prepare_over_http_costs_little_more_than_the_library(server: EmbeddedServer, own: bool) -> None:
     env = {
         "REDIS_URL": server.url,

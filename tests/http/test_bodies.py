@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compactor.frozen import freeze
 from compactor.http.answers import all_finite, written
 from compactor.http.bodies import MOST_BRACKETS, MOST_VALUES, read
 from compactor.http.problems import Problem
@@ -34,6 +35,21 @@ def test_what_is_clear_is_read_as_it_is(value: Any) -> None:
 def test_what_is_read_is_written_again(value: Any) -> None:
     assert all_finite(value)
     assert json.loads(written(value)) == value
+
+
+@given(
+    st.recursive(
+        st.none() | texts | st.integers() | st.floats(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+        max_leaves=20,
+    )
+)
+def test_a_number_that_is_none_is_found_wherever_it_stands(value: Any) -> None:
+    try:
+        is_json = bool(json.dumps(value, allow_nan=False))
+    except ValueError:
+        is_json = False
+    assert all_finite(value) is all_finite(freeze(value)) is is_json
 
 
 @given(st.dictionaries(texts, values, min_size=1, max_size=4), values)
