@@ -13,6 +13,10 @@ from compactor.prompts import Summary, SummaryRequest
 from compactor.tokens import Encode
 
 
+def unheard(index: int, answer: Summary | SummarizerError) -> None:
+    """For callers that need not hear of answers at once."""
+
+
 class Summarize(Protocol):
     """Summarises requests in parallel; each answer is a checked summary or the reason there is none."""
 
@@ -23,8 +27,13 @@ class Summarize(Protocol):
         encode: Encode,
         deadline: float,
         done: Callable[[int, Summary | SummarizerError], None],
+        arrived: Callable[[int, Summary | SummarizerError], None] = unheard,
     ) -> list[Summary | SummarizerError]:
-        """`deadline` is monotonic seconds; `done(index, answer)` is called as each one ends."""
+        """`deadline` is monotonic seconds. `done(index, answer)` is called in the caller's thread as each one ends.
+
+        `arrived(index, answer)` is called at once in the thread that it came in, after the deadline too: what is
+        paid for must not wait for what is done with the answers before it.
+        """
         ...
 
 

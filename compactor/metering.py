@@ -18,7 +18,7 @@ from compactor.commands import spending
 from compactor.commands.command import SessionKeys
 from compactor.commands.spending import Caps
 from compactor.commands.tenants import tenant_of
-from compactor.drafting import Summarize
+from compactor.drafts import Summarize, unheard
 from compactor.exceptions import SpendCapReached, StoreUnavailableError, SummarizerError
 from compactor.models import SPEND_CAP, CompactionId, Outcome
 from compactor.pricing import Price, micro, rounded
@@ -93,19 +93,20 @@ class MeteredSummarizer:
         encode: Encode,
         deadline: float,
         done: Callable[[int, Summary | SummarizerError], None],
+        arrived: Callable[[int, Summary | SummarizerError], None] = unheard,
     ) -> list[Summary | SummarizerError]:
         if not self._purse.reserve(requests):
             raise SpendCapReached
         told = _Told()
 
         def hear(index: int, answer: Summary | SummarizerError) -> None:
+            arrived(index, answer)
             told.costs.append(_spent_on(requests[index], answer))
-            if told.closed:  # after the deadline, from the thread that it came in
+            if told.closed:  # after the deadline
                 self._enter(told)
-            done(index, answer)
 
         try:
-            return self._summarize(requests, encode=encode, deadline=deadline, done=hear)
+            return self._summarize(requests, encode=encode, deadline=deadline, done=done, arrived=hear)
         finally:
             told.closed = True
             self._enter(told, always=True)

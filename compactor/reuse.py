@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from compactor.commands import summaries
 from compactor.commands.command import Command, SessionKeys
-from compactor.drafting import Summarize
+from compactor.drafts import Summarize, unheard
 from compactor.exceptions import StoreUnavailableError, SummarizerError, SummarizerPermanent, SummarizerReplyRejected
 from compactor.json_values import is_object
 from compactor.prompts import PROMPT_VERSION, Summary, SummaryRequest
@@ -102,24 +102,29 @@ class ReusingSummarizer:
         encode: Encode,
         deadline: float,
         done: Callable[[int, Answer], None],
+        arrived: Callable[[int, Answer], None] = unheard,
     ) -> list[Answer]:
         names = [request_name(request, self._model) for request in requests]
         answers: dict[int, Answer] = {}
         for index, kept in enumerate(self._kept(names)):
             if kept is not None:
                 answers[index] = kept
+                arrived(index, kept)
                 done(index, kept)
         asked = [index for index in range(len(requests)) if index not in answers]
-        over = False
 
-        def came(order: int, answer: Answer) -> None:
+        def keep(order: int, answer: Answer) -> None:
             self._keep(names[asked[order]], answer)
-            if not over:  # what comes after the deadline is paid for, and serves the next attempt
-                done(asked[order], answer)
+            arrived(asked[order], answer)
 
         if asked:
-            found = self._summarize([requests[i] for i in asked], encode=encode, deadline=deadline, done=came)
-            over = True
+            found = self._summarize(
+                [requests[i] for i in asked],
+                encode=encode,
+                deadline=deadline,
+                done=lambda order, answer: done(asked[order], answer),
+                arrived=keep,
+            )
             answers |= dict(zip(asked, found, strict=True))
             with suppress(StoreUnavailableError):  # what failed to be saved may be by now, for another worker
                 self._answers.save(self._runner)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from compactor.breaker import Breaker
 from compactor.completions import Completions
+from compactor.drafts import unheard
 from compactor.exceptions import (
     OUT_OF_TIME,
     ConfigurationError,
@@ -68,11 +69,11 @@ class ModelSummarizer:
         encode: Encode,
         deadline: float,
         done: Callable[[int, Summary | SummarizerError], None],
+        arrived: Callable[[int, Summary | SummarizerError], None] = unheard,
     ) -> list[Summary | SummarizerError]:
-        """The answers in order; `done` hears each one, after the deadline from the thread that it came in."""
+        """The answers in order."""
         queue: deque[int] = deque(range(len(requests)))
         ended: SimpleQueue[tuple[int, Summary | SummarizerError]] = SimpleQueue()
-        left = threading.Event()
 
         def work() -> None:
             while True:
@@ -80,17 +81,16 @@ class ModelSummarizer:
                     index = queue.popleft()
                 except IndexError:
                     return
-                ended.put((index, self._answer(requests[index], encode, deadline)))
-                if left.is_set():
-                    _tell_rest(ended, done)
+                answer = self._answer(requests[index], encode, deadline)
+                try:
+                    arrived(index, answer)
+                finally:
+                    ended.put((index, answer))
 
         # Daemon threads: a call that hangs must not keep a stop waiting.
         for _ in range(min(MAX_PARALLEL, len(requests))):
             threading.Thread(target=work, daemon=True, name="summarize").start()
-        answers = self._collect(requests, ended, deadline, done)
-        left.set()
-        _tell_rest(ended, done)
-        return answers
+        return self._collect(requests, ended, deadline, done)
 
     def close(self) -> None:
         """Closes the connections to the model server."""
@@ -171,17 +171,6 @@ class ModelSummarizer:
         if _LEAST_CUT <= read < asked / 2:
             raise SummarizerReplyRejected("input_cut")
         return read_reply(_reply(body), part, call.encode)
-
-
-def _tell_rest(
-    ended: SimpleQueue[tuple[int, Summary | SummarizerError]], done: Callable[[int, Summary | SummarizerError], None]
-) -> None:
-    """Hands on what came after the deadline; whoever takes an answer out of the queue tells it."""
-    while True:
-        try:
-            done(*ended.get_nowait())
-        except Empty:
-            return
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from math import ceil
 from compactor.commands.command import session_keys
 from compactor.commands.read import read_state
 from compactor.compaction import Tools, run_compaction
+from compactor.drafts import unheard
 from compactor.encodings import encoder
 from compactor.exceptions import SummarizerError, SummarizerRefused
 from compactor.models import CompactionId, Outcome, session_id
@@ -76,6 +77,7 @@ class SimulatedWorker:
         encode: Encode,  # noqa: ARG002 # why: the protocol's name
         deadline: float,  # noqa: ARG002 # why: real seconds, and this model's are simulated
         done: Callable[[int, Summary | SummarizerError], None],
+        arrived: Callable[[int, Summary | SummarizerError], None] = unheard,
     ) -> list[Summary | SummarizerError]:
         """Refuses everything, after as many seconds as a model would take for it."""
         ends = self.pace.now + self.pace.model_seconds * ceil(len(requests) / PARALLEL)
@@ -83,5 +85,6 @@ class SimulatedWorker:
             pass
         answers: list[Summary | SummarizerError] = [SummarizerRefused() for _ in requests]
         for index, answer in enumerate(answers):
+            arrived(index, answer)
             done(index, answer)
         return answers

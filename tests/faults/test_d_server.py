@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from compactor.completions import Completions
+from compactor.drafts import unheard
 from compactor.exceptions import (
     SummarizerReplyRejected,
     SummarizerServerError,
@@ -22,6 +23,7 @@ from compactor.prompts import Summary
 from compactor.settings import read_settings
 from compactor.testing import Answer, ModelServer, completion, summary
 from tests.acceptance.scripted_model import REFUSAL, asked
+from tests.acceptance.waiting import wait_until
 from tests.faults import raw_server
 from tests.faults.asking import ENCODE, answer, ask, close_all, fenced, request, summarizer
 from tests.faults.raw_server import RawServer
@@ -230,11 +232,33 @@ def test_d21_an_answer_that_ends_after_the_deadline_is_told_all_the_same_since_i
     with RawServer(raw_server.ends_late(0.6)) as server:
         model = summarizer(server.url)
         ended = model(
-            [request()], encode=ENCODE, deadline=time.monotonic() + 1.0, done=lambda _, answer: told.put(answer)
+            [request()],
+            encode=ENCODE,
+            deadline=time.monotonic() + 1.0,
+            done=unheard,
+            arrived=lambda _, answer: told.put(answer),
         )
         assert isinstance(ended[0], SummarizerTimeout)
-        assert isinstance(told.get(timeout=5), SummarizerTimeout)
         assert isinstance(told.get(timeout=5), Summary), "for the next attempt"
+
+
+def test_d21_an_answer_is_told_at_once_though_the_one_before_it_is_still_worked_on() -> None:
+    told: set[int] = set()
+    done: list[int] = []
+
+    def work(index: int, _: Any) -> None:
+        wait_until(lambda: told == {0, 1, 2}, what="the other answers")
+        done.append(index)
+
+    with ModelServer() as server:
+        summarizer(server.url)(
+            [request()] * 3,
+            encode=ENCODE,
+            deadline=time.monotonic() + 20.0,
+            done=work,
+            arrived=lambda index, _: told.add(index),
+        )
+    assert sorted(done) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

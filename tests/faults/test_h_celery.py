@@ -20,6 +20,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from compactor import Code, Compactor, ConfigurationError, Outcome, Session, SummarizerError
 from compactor.dispatch import TASK, Dispatcher, queue_name
+from compactor.drafts import unheard
 from compactor.embedded import EmbeddedServer
 from compactor.encodings import encoder
 from compactor.models import CompactionId, SessionId
@@ -193,6 +194,7 @@ class LimitReached:
         encode: Encode,
         deadline: float,
         done: Callable[[int, Summary | SummarizerError], None],
+        arrived: Callable[[int, Summary | SummarizerError], None] = unheard,
     ) -> list[Summary | SummarizerError]:
         raise SoftTimeLimitExceeded
 

@@ -183,7 +183,7 @@ def test_a_retry_keeps_the_owner_and_nobody_else_may_queue_meanwhile(
     assert worker.work("claim/retry", owner=owner).outcome.outcome is Code.APPLIED
 
 
-def rate_limited(requests: Any, *, encode: Any, deadline: float, done: Any, pause: float = 7.5) -> list[Any]:
+def rate_limited(requests: Any, *, encode: Any, deadline: float, done: Any, pause: float = 7.5, **_: Any) -> list[Any]:
     """A summarizer whose server asks for a pause in seconds."""
     answers = [SummarizerRateLimited(retry_after=pause) for _ in requests]
     for order, answer in enumerate(answers):

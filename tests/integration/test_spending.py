@@ -17,6 +17,7 @@ from compactor.bills import Bill, Spending
 from compactor.commands import spending
 from compactor.commands.command import session_keys
 from compactor.commands.spending import NO_CAPS, Caps, spending_key
+from compactor.drafts import unheard
 from compactor.metering import MeteredSummarizer, Purse, most_tokens
 from compactor.models import CompactionId, session_id
 from compactor.pricing import Price, price
@@ -167,9 +168,9 @@ def test_a_worker_that_dies_in_its_calls_leaves_entered_what_they_may_have_cost(
 def test_answers_after_the_deadline_are_entered_too(settings: Settings, store: StoreClient) -> None:
     told: list[Any] = []
 
-    def summarize(requests: Any, *, encode: Any, deadline: float, done: Any) -> list[Any]:
-        done(0, summary(requests[0]))
-        told.append(done)
+    def summarize(requests: Any, *, encode: Any, deadline: float, done: Any, arrived: Any = unheard) -> list[Any]:
+        arrived(0, summary(requests[0]))
+        told.append(arrived)
         return [summary(requests[0])] * 2
 
     metered = MeteredSummarizer(summarize, purse(store, settings))

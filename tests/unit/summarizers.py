@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from compactor.drafts import unheard
 from compactor.exceptions import SummarizerError
 from compactor.prompts import Summary, SummaryRequest
 from compactor.tokens import Encode
@@ -28,11 +29,13 @@ class Scripted:
         encode: Encode,
         deadline: float,
         done: Callable[[int, Answer], None],
+        arrived: Callable[[int, Answer], None] = unheard,
     ) -> list[Answer]:
         self.requests += requests
         self.deadlines.append(deadline)
         answers = [self.answer(request) for request in requests]
         for index in self.order(len(answers)):
+            arrived(index, answers[index])
             done(index, answers[index])
         return answers
 
