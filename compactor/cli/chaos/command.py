@@ -217,6 +217,7 @@ def _billed(
         "double-billed": account.twice,
         "at_risk": account.at_risk,
         "in_flight": made.in_flight,
+        "frozen": made.frozen,
         "unsaved": made.unsaved,
         "unexplained": account.unexplained,
         "model_calls": account.calls,

@@ -34,19 +34,20 @@ def worker_killed_in_call(stage: Stage, random: Random) -> Slots | None:
 
 def _kill(stage: Stage, slot: int, child: Child) -> Slots:
     child.process.send_signal(signal.SIGSTOP)  # what is counted is what it dies with
-    _count_calls(stage, slot, child)
+    stage.in_flight += _calls_of(stage, slot, child)
     child.kill()
     return (slot,)
 
 
-def _count_calls(stage: Stage, slot: int, child: Child) -> None:
-    """Counts a stopped worker's calls on their way to the model and back, and all whose answer is not in Redis."""
+def _calls_of(stage: Stage, slot: int, child: Child) -> int:
+    """A stopped worker's calls on their way to the model and back; counts all whose answer is not in Redis, too."""
     seen(lambda: _stands(child))
-    stage.in_flight += len(under_way(stage.models[slot]))
+    found = len(under_way(stage.models[slot]))
     since = time.time() - stage.settings.claim_lease
     calls = [call for call in stage.model.calls if call.slot == slot and call.answered and call.began > since]
     stored = _stored(stage) if calls else ""
     stage.unsaved += sum(call.value not in stored for call in calls)
+    return found
 
 
 def _stands(child: Child) -> bool:
@@ -89,7 +90,7 @@ def worker_paused(stage: Stage, random: Random) -> Slots | None:
     slot, child = found
     child.process.send_signal(signal.SIGSTOP)
     try:
-        _count_calls(stage, slot, child)  # once its lease is over, nobody can tell it from a dead one
+        stage.frozen += _calls_of(stage, slot, child)  # once its lease is over, nobody can tell it from a dead one
         time.sleep(stage.settings.claim_lease + 0.3)
     finally:
         child.process.send_signal(signal.SIGCONT)

@@ -60,7 +60,8 @@ class Stage:
     sessions: Sequence[str] = ()
     bots: list[Child] = field(default_factory=list[Child])
     specs: list[Spec] = field(default_factory=list[Spec])
-    in_flight: int = 0  # calls to the model whose answer a worker had not read when it was killed, or frozen
+    in_flight: int = 0  # calls to the model whose answer a worker had not read when it was killed
+    frozen: int = 0  # the same, of workers that were frozen until their lease was over
     unsaved: int = 0  # these, and those whose answer had not reached Redis by then
 
     def control(self) -> Any:

@@ -41,8 +41,8 @@ def lines(report: dict[str, Any]) -> Sequence[str]:
     )
     calls = (
         f"{report['model_calls']:,} model calls gave a summary, {report['model_failures']:,} did not; "
-        f"{report['in_flight']:,} were in flight when a worker was killed, or frozen past its lease, "
-        f"{report['unsaved']:,} with those whose answer had not reached Redis; "
+        f"{report['in_flight']:,} were in flight when their worker was killed, {report['frozen']:,} when it was frozen "
+        f"past its lease: {report['unsaved']:,} with those whose answer had not reached Redis; "
         f"{report['at_risk']:,} belonged to compactions that a fault hit on their way: at most these may be made again "
         f"(others that were: {report['unexplained']})."
     )
