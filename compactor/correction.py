@@ -47,6 +47,8 @@ class Correction:
 
     def within(self, level: int) -> int:
         """The largest count that is expected to stay at or below a level; at least 1."""
+        if self.slope == 1.0 and self.offset == 0.0:
+            return max(1, level)
         count = math.floor((level - self.offset) / self.slope)
         while self.expected(count + 1) <= level:
             count += 1

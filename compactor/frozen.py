@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from compactor.json_values import is_array, is_object
 
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})  # most of what is looked at
 _HINT = "messages of a context are shared and read-only; change a copy: dict(message)"
 
 
@@ -43,8 +44,11 @@ class FrozenList(list[Any]):
 
 def freeze(value: Any) -> Any:
     """The same JSON value with every dict and list read-only."""
-    if is_object(value):
-        return FrozenDict({key: freeze(item) for key, item in value.items()})
+    kind: type[object] = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind is dict or is_object(value):
+        return FrozenDict({key: item if type(item) in _SCALARS else freeze(item) for key, item in value.items()})
     if is_array(value):
         return FrozenList([freeze(item) for item in value])
     return value

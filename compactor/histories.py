@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from cachetools import LRUCache
 
@@ -54,6 +54,11 @@ class LockedCache(MutableMapping[K, V]):
     def __getitem__(self, key: K) -> V:
         with self._lock:
             return self._cache[key]
+
+    def get(self, key: K, default: Any = None) -> Any:
+        """As any mapping's, without an error raised on the way."""
+        with self._lock:
+            return self._cache.get(key, default)
 
     def __setitem__(self, key: K, value: V) -> None:
         with self._lock:

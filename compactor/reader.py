@@ -6,7 +6,7 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from compactor.budget import Budget, budget_for
+from compactor.budget import Budget
 from compactor.cached_history import EMPTY, CachedHistory, Histories, Unconfirmed, updated
 from compactor.commands import prepare, read
 from compactor.commands.command import Command, session_keys
@@ -77,6 +77,7 @@ class SessionReader:
         self.ledger = self.ledger_of(session)
         self._encode: Encode | None = None
         self._judged: tuple[tuple[int, int | None, bool], Judgement] | None = None
+        self._levels: tuple[Budget, Correction, Budget] | None = None
         self.model = model_key(config.model)
         self._rules = rules_of((*self.settings.rules, *config.tool_rules))
         self._first = first_correction(surroundings.prior(config.model))
@@ -128,8 +129,12 @@ class SessionReader:
         """What a view leaves in place: by the rules of operator and bot, and by pinned phrases."""
         return Protection(self._rules, history.phrases)
 
-    def budget(self, request: Request, fixed: Fixed) -> Budget:
-        return budget_for(self.config, fixed=fixed.total, max_output_tokens=request.max_output_tokens)
+    def levels(self, budget: Budget, correction: Correction) -> Budget:
+        """The budget's levels as counts; of the last budget and correction they are known."""
+        kept = self._levels
+        if kept is None or kept[0] is not budget or kept[1] != correction:
+            kept = self._levels = budget, correction, correction.levels(budget)
+        return kept[2]
 
     def judge(self, request: Request, fixed: Fixed) -> Judgement:
         """The same object for sends that are judged alike, as nearly all of a bot's are."""

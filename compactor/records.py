@@ -52,6 +52,7 @@ EARLIER: Final = 128  # replaced more than once
 _KINDS: Final[dict[int, Kind]] = {kind.value: kind for kind in Kind}
 _HEAD: Final = struct.Struct(">BBBIIQ8s8s16s")
 _PUSHED: Final = struct.Struct(">BBBII")
+_ORIGINAL: Final = bytes((VERSION, 0, Kind.ORIGINAL))  # how the head of nearly every record begins
 _NO_CHAIN: Final = b"0" * 16
 _VISIBLE: Final = (
     "role",
@@ -122,10 +123,7 @@ class Record:
 
     def value(self) -> Any:
         """The message, read-only. Raises SessionDamagedError when it cannot be read, or is no message."""
-        value = read_json(self.text, self.flags)
-        if not is_object(value):
-            raise SessionDamagedError("stored record: holds no message; it was damaged outside of Compactor.")
-        return freeze(value)
+        return freeze(_read_message(self.text, self.flags))
 
     def counted(self, encoding: str) -> int | None:
         """Tokens of the message in this encoding, or None when nobody counted it yet."""
@@ -181,12 +179,9 @@ def unpack(data: bytes) -> Record:
             f"{len(data)} bytes of version {data[0] if data else 'none'}. A newer release wrote it, or it was damaged."
         )
     _, flags, kind, cl100k, o200k, pushed_ms, own, shown, chain = _HEAD.unpack_from(data)
-    try:
-        known = Kind(kind)
-        if known is Kind.CORRUPT:
-            raise ValueError(kind)
-    except ValueError:
-        raise SessionDamagedError(f"stored record: unknown kind {kind}; a newer release wrote it.") from None
+    known = _KINDS.get(kind, Kind.CORRUPT)
+    if known is Kind.CORRUPT:
+        raise SessionDamagedError(f"stored record: unknown kind {kind}; a newer release wrote it.")
     # What a tombstone keeps of its message is read by the scripts alone.
     named = 0 if known is Kind.TOMBSTONE else flags
     middle = _HEAD.size + (8 if named & LIMITED else 0)
@@ -195,6 +190,15 @@ def unpack(data: bytes) -> Record:
         raise SessionDamagedError("stored record: was cut off; it was damaged outside of Compactor.")
     cut, earlier = data[_HEAD.size : middle], data[middle:start]
     return Record(flags, known, (cl100k, o200k), pushed_ms, own, shown, chain, data[start:], cut, earlier)
+
+
+def original_value(data: bytes) -> Any:
+    """The message of a stored record that is an original without flags, as nearly all are; None for another record.
+
+    A fresh value of the caller's own, so nothing needs to be read-only. Raises SessionDamagedError.
+    """
+    whole = data.startswith(_ORIGINAL) and len(data) > _HEAD.size
+    return _read_message(data[_HEAD.size :], 0) if whole else None
 
 
 def encode_message(message: object, *, max_bytes: int | None = None) -> Encoded:
@@ -266,6 +270,13 @@ def read_json(text: bytes, flags: int) -> Any:
         raise SessionDamagedError(
             "stored record: its JSON cannot be read; it was damaged outside of Compactor."
         ) from None
+
+
+def _read_message(text: bytes, flags: int) -> Any:
+    value = read_json(text, flags)
+    if not isinstance(value, dict):
+        raise SessionDamagedError("stored record: holds no message; it was damaged outside of Compactor.")
+    return cast("Any", value)
 
 
 def _write_standard(value: Any) -> bytes:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from compactor.archive import cut_record, decompress
-from compactor.commands.read import Stored
-from compactor.exceptions import StoreUnavailableError
-from compactor.models import Kind
-from compactor.records import PINNED, Record, unpack
+from compactor.commands.read import Rows, Stored
+from compactor.exceptions import SessionDamagedError, StoreUnavailableError
+from compactor.models import Kind, recall_id
+from compactor.records import PINNED, Record, original_value, read_record, unpack
 from compactor.tokens import Encode, count_message
 
 ATTEMPTS: Final = 8  # at a history that others change all the while
@@ -33,7 +33,29 @@ def contended() -> StoreUnavailableError:
     )
 
 
-def original_of(stored: Stored, position: int, record: Record) -> Record:
+def originals_of(stored: Rows) -> list[Any]:
+    """The live conversation as it was pushed, every replacement undone. Raises SessionDamagedError."""
+    values: list[Any] = []
+    for position, row in enumerate(stored.rows, start=stored.offset):
+        value = original_value(row)
+        if value is not None:
+            values.append(value)
+        elif (record := _readable(row, position)).kind is not Kind.TOMBSTONE:
+            values.append(original_of(stored, position, record).value())
+    return values
+
+
+def _readable(row: bytes, position: int) -> Record:
+    record = read_record(row)
+    if record.kind is Kind.CORRUPT:
+        raise SessionDamagedError(
+            f"stored record {recall_id(position)}: this release cannot read it (a newer one wrote it, or it "
+            "was damaged from outside), so the conversation cannot be given whole. `compactor show` lists it."
+        )
+    return record
+
+
+def original_of(stored: Stored | Rows, position: int, record: Record) -> Record:
     """The message as it was pushed."""
     blob = stored.archive.get(position) if record.kind is not Kind.ORIGINAL else None
     return record if blob is None else unpack(decompress(blob))

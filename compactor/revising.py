@@ -13,7 +13,7 @@ from compactor.commands.read import Stored
 from compactor.commands.recall import Ending
 from compactor.commands.sync import Change
 from compactor.effects import Flow, compute, run
-from compactor.exceptions import ConfigurationError, RecallExpiredError, SessionDamagedError, StoreUnavailableError
+from compactor.exceptions import ConfigurationError, RecallExpiredError, StoreUnavailableError
 from compactor.formats.openai import part_of, text_of
 from compactor.history import read_history
 from compactor.list_change import split_fold
@@ -33,10 +33,10 @@ from compactor.models import (
 from compactor.outcomes import from_json, to_json
 from compactor.pushing import OWN_OPERATION_MS, Pushing, operation_id
 from compactor.queueing import new_id
-from compactor.reader import SessionReader
+from compactor.reader import MANY, SessionReader
 from compactor.records import ENCODINGS, KEPT, chain_of
 from compactor.repair import closing_result, open_calls
-from compactor.restoring import ATTEMPTS, Restored, contended, original_of, restored
+from compactor.restoring import ATTEMPTS, Restored, contended, originals_of, restored
 from compactor.undoing import chosen, places, standing
 from compactor.unfolding import Unfolding, with_whole_folds
 from compactor.wording import wording_for
@@ -69,17 +69,8 @@ class Revising:
 
     def originals(self) -> Flow[list[Any]]:
         """The live conversation as it was pushed, every replacement undone; nothing is changed."""
-        stored = yield from run(read.read_history(self._reader.keys, archive=True))
-        values: list[Any] = []
-        for position, record in enumerate(stored.records, start=stored.state.offset):
-            if record.kind is Kind.CORRUPT:
-                raise SessionDamagedError(
-                    f"stored record {recall_id(position)}: this release cannot read it (a newer one wrote it, or it "
-                    "was damaged from outside), so the conversation cannot be given whole. `compactor show` lists it."
-                )
-            if record.kind is not Kind.TOMBSTONE:
-                values.append(original_of(stored, position, record).value())
-        return values
+        found = yield from run(read.read_rows(self._reader.keys))
+        return (yield from compute(lambda: originals_of(found), heavy=len(found.rows) > MANY))
 
     def compactions(self) -> Flow[list[Outcome]]:
         """The compactions of this session, oldest first."""

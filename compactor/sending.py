@@ -121,7 +121,7 @@ class Sending:
         state, held = yield from self._queueing.publish(seen)
         history = seen.history
         whole = history.in_order(send.encode, mend=send.mend)
-        levels = seen.correction.levels(send.judgement.budget)
+        levels = self._reader.levels(send.judgement.budget, seen.correction)
         over = send.fixed.total + history.tokens >= levels.threshold
         word = "not_needed" if seen.answer is None else compaction_word(state, held, over=over)
         problems = (*history.problems, *whole.problems)
@@ -134,7 +134,7 @@ class Sending:
         state, held = yield from self._queueing.publish(placed.seen)
         whole = repair(placed.messages, send.encode, mend=send.mend or placed.closed)
         correction = placed.seen.correction
-        levels = correction.levels(send.judgement.budget)
+        levels = self._reader.levels(send.judgement.budget, correction)
         tally = NOTHING.after(placed.messages)
         over = send.fixed.total + tally.tokens >= levels.threshold
         word = f"held({placed.unsaved})" if placed.unsaved else compaction_word(state, held, over=over)
@@ -163,7 +163,7 @@ class Sending:
             _UNAVAILABLE,
             (*problems, *whole.problems),
             correction,
-            correction.levels(send.judgement.budget),
+            self._reader.levels(send.judgement.budget, correction),
         )
         composed = partial(self._compose, send, found)
         context = yield from compute(composed, heavy=len(whole.messages) > MANY)

@@ -57,8 +57,8 @@ class SessionFlows:
             total, lead_tokens = yield from self._reader.recounted()
         self._reader.learn(load.anchor)
         correction = self._reader.correction
-        budget = self._reader.budget(request, fixed)
-        levels = correction.levels(budget)
+        budget = self._reader.judge(request, fixed).budget
+        levels = self._reader.levels(budget, correction)
         over = fixed.total + total >= levels.threshold
         fits = fixed.total + total <= levels.ceiling
         return verdict(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Final
 
 from compactor.models import Context
+
+_PARTS: Final = tuple(each.name for each in fields(Context))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +60,4 @@ class AsyncSessionContext(Context):
 
 def parts_of(context: Context) -> dict[str, Any]:
     """The fields of a context by name, for one that can do more."""
-    return {each.name: getattr(context, each.name) for each in fields(Context)}
+    return {name: getattr(context, name) for name in _PARTS}

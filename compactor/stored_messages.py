@@ -26,19 +26,24 @@ def read_message(record: Record, position: int, encoding: str, encode: Encode) -
         except SessionDamagedError:
             kind = Kind.CORRUPT
     tokens = record.counted(encoding) if value and kind is not Kind.FOLDED else 0
+    if tokens is None:
+        tokens = count_message(value, encode)
+    flags = record.flags
+    if not flags and kind is Kind.ORIGINAL:  # as nearly all are
+        return Message(position, value, tokens, own=record.own, shown=record.shown)
     return Message(
         position=position,
         value=value,
-        tokens=count_message(value, encode) if tokens is None else tokens,
+        tokens=tokens,
         kind=kind,
-        provisional=bool(record.flags & PROVISIONAL),
-        pinned=bool(record.flags & PINNED),
+        provisional=bool(flags & PROVISIONAL),
+        pinned=bool(flags & PINNED),
         own=record.own,
         shown=record.shown,
         cut=record.cut,
         earlier=record.earlier,
         left=record.left,
-        soft=bool(record.flags & SOFT),
-        kept=bool(record.flags & KEPT),
-        reopened=bool(record.flags & REOPENED),
+        soft=bool(flags & SOFT),
+        kept=bool(flags & KEPT),
+        reopened=bool(flags & REOPENED),
     )

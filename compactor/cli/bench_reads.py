@@ -11,7 +11,6 @@ import orjson
 from compactor.cli.bench_ground import CONFIG, Ground, new_name, texts
 from compactor.cli.bench_ratio import Ratio, at_least, at_most, by_turns, timed
 from compactor.client import Compactor
-from compactor.commands.read import read_history
 from compactor.tokens import count_messages
 
 _FIELDS: Final = [f"field{number}" for number in range(15)]  # about what an estimate asks for
@@ -74,14 +73,12 @@ def _prepare(ground: Ground) -> Ratio:
 
 
 def _whole(ground: Ground) -> Ratio:
+    """What a caller gets by `originals()`: the whole history, nothing of it held before, as values of its own."""
     name = new_name()
-    ground.session(texts(1_000, tokens=120), name=name)
+    session = ground.session(texts(1_000, tokens=120), name=name)
     keys, client = ground.keys(name), ground.client
-
-    def ours() -> list[Any]:
-        return [record.value() for record in ground.store.run(read_history(keys)).records]
 
     def other() -> list[Any]:
         return [orjson.loads(record[_HEAD:]) for record in client.lrange(keys.messages, 0, -1)]
 
-    return at_most("whole history of 0.5 MB / LRANGE + orjson", by_turns(ours, other, ground.rounds), 1.3)
+    return at_most("whole history of 0.5 MB / LRANGE + orjson", by_turns(session.originals, other, ground.rounds), 1.3)

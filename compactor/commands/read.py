@@ -174,6 +174,15 @@ class Stored:
         return [_row(row) for row in self.audit_rows]
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The records of a history as they lie in Redis, the first at position `offset`, and its archive by position."""
+
+    offset: int
+    rows: Sequence[bytes]
+    archive: Mapping[int, bytes]
+
+
 def unpack_all(rows: Sequence[bytes]) -> tuple[Record, ...]:
     """Reads records in order; unreadable ones are of kind CORRUPT."""
     return tuple(read_record(row) for row in rows)
@@ -192,11 +201,28 @@ def read_history(keys: SessionKeys, *, archive: bool = False, audit: bool = Fals
         state = parse_state(raw)
         if len(replies[1]) != state.length:
             raise damaged()
-        kept = fields(replies[2]) if archive else {}
-        originals = {int(name): blob for name, blob in kept.items() if name.isdecimal()}  # others came from outside
+        originals = _by_position(replies[2]) if archive else {}
         return Stored(state, unpack_all(replies[1]), raw, originals, tuple(replies[-1]) if audit else ())
 
     return Command(parse, reads=tuple(reads))
+
+
+def read_rows(keys: SessionKeys) -> Command[Rows]:
+    """The whole history and its archive, nothing of it decoded."""
+
+    def parse(replies: list[Any]) -> Rows:
+        (length, offset), rows, archive = replies
+        if len(rows) != number(length):
+            raise damaged()
+        return Rows(number(offset), rows, _by_position(archive))
+
+    reads = (("HMGET", keys.state, "length", "offset"), ("LRANGE", keys.messages, 0, -1), ("HGETALL", keys.archive))
+    return Command(parse, reads=reads)
+
+
+def _by_position(reply: Any) -> dict[int, bytes]:
+    """An archive's fields; what is no position came from outside."""
+    return {int(name): blob for name, blob in fields(reply).items() if name.isdecimal()}
 
 
 def read_pins(keys: SessionKeys) -> Command[bytes]:

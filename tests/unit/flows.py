@@ -103,6 +103,7 @@ def name_of(command: Command[Any]) -> str:
     names = {
         "HGETALL LRANGE": "history",
         "HGETALL LRANGE HGETALL": "archived",
+        "HMGET LRANGE HGETALL": "rows",
         "LRANGE": "audit",
         "ZSCORE": "is_waiting",
     }

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from compactor.archive import compress
+from compactor.commands.read import Rows
 from compactor.effects import Effect, Flow, Publish
 from compactor.exceptions import ConfigurationError, DispatchError, StoreUnavailableError
 from compactor.judging import Fixed, Request, judge
@@ -109,8 +110,8 @@ def test_originals_undo_every_replacement() -> None:
     chat = [user("a"), calling("c"), result("c", "short")]
     held = stored(chat)
     rows = (*held.records[:2], replace(held.records[2], kind=Kind.SUMMARY))
-    whole = replace(held, records=rows, archive={2: compress(record(result("c", "long")).pack())})
-    originals = bot.run(lambda flows: flows.originals(), bot.script(archived=whole))
+    whole = Rows(0, [row.pack() for row in rows], {2: compress(record(result("c", "long")).pack())})
+    originals = bot.run(lambda flows: flows.originals(), bot.script(rows=whole))
     assert originals == [user("a"), calling("c"), result("c", "long")]
 
 
