@@ -44,10 +44,9 @@ class FrozenList(list[Any]):
 
 def freeze(value: Any) -> Any:
     """The same JSON value with every dict and list read-only."""
-    kind: type[object] = type(value)
-    if kind in _SCALARS:
+    if type(value) in _SCALARS:
         return value
-    if kind is dict or is_object(value):
+    if is_object(value):
         return FrozenDict({key: item if type(item) in _SCALARS else freeze(item) for key, item in value.items()})
     if is_array(value):
         return FrozenList([freeze(item) for item in value])
