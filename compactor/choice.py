@@ -16,8 +16,10 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
-from compactor.passages import EDGE, FAILURE, Passage, Read, cost_of
-from compactor.worth import IN_JSON, IN_TEXT, Sort, key_factor, values_of
+from compactor.passages import EDGE, FAILURE, Passage, Read
+from compactor.rows import cost_of
+from compactor.words import values_of
+from compactor.worth import IN_JSON, IN_TEXT, Sort, key_factor
 
 _CROWD: Final = 4  # values of one sort in a text; of more, each is worth less
 _CROWDED: Final = 0.4

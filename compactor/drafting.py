@@ -35,7 +35,7 @@ from compactor.replies import says_something
 from compactor.rules import How
 from compactor.tokens import Encode, count_message, count_text
 from compactor.wording import Wording, tool_name, wording_beside, wording_for
-from compactor.worth import known_values
+from compactor.words import known_values
 
 __all__ = ["LARGEST", "Draft", "Failure", "Limits", "Summarize", "draft"]
 

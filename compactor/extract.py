@@ -18,7 +18,8 @@ from compactor.json_passages import read
 from compactor.passages import FAILURE, Passage, Read
 from compactor.tokens import Encode, count_text
 from compactor.wording import Wording
-from compactor.worth import PROTECTED, Sort, values_of
+from compactor.words import values_of
+from compactor.worth import PROTECTED, Sort
 
 _HIDDEN: Final = 20  # lines; of fewer, the size in the header says enough
 _COUNTED: Final = re.compile(r"[a-z]+\d{1,2}")  # `step3`: a word and its number, no code

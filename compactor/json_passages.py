@@ -10,22 +10,11 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from compactor.json_values import is_array, is_object
-from compactor.orders import STEMS, is_order
-from compactor.passages import (
-    ERROR,
-    FAILURE,
-    MAX_LINE,
-    PLAIN,
-    Passage,
-    Read,
-    cost_of,
-    lines_with,
-    read_rows,
-    rows_of,
-    tells_of_failure,
-)
+from compactor.passages import FAILURE, PLAIN, Passage, Read, read_rows, rows_of
+from compactor.rows import MAX_LINE, cost_of, order_and_failure, words_told
 from compactor.tokens import json_text
-from compactor.worth import Sort, values_of
+from compactor.words import values_of_words
+from compactor.worth import Sort
 
 _CODE_KEY: Final = re.compile(r"\S*\d{3,}\S*")
 _LONGEST_KEY: Final = 80
@@ -76,10 +65,9 @@ def _of_leaves(leaves: list[_Leaf]) -> list[Passage]:
         for place, leaf in enumerate(leaves)
         if not (leaf.value is None or leaf.value is False or leaf.value in ("", [], {}))
     ]
-    (speaking,) = lines_with([shown for _, _, shown in told], STEMS)
     groups: dict[str, int] = {}
     passages: list[Passage] = []
-    for order, (place, (path, head, key, value), shown) in enumerate(told):
+    for place, (path, head, key, value), shown in told:
         group = groups.setdefault(path, len(groups))
         if len(shown) > MAX_LINE:
             inside = read_rows(rows_of(value if isinstance(value, str) else shown))
@@ -87,21 +75,24 @@ def _of_leaves(leaves: list[_Leaf]) -> list[Passage]:
             for inner in inside.passages:
                 inner.place, inner.group, inner.head, inner.key, inner.is_part = place, group, head, key, True
                 passages.append(inner)
-        elif not (order in speaking and is_order(shown, excused=ERROR)):
-            field = field_of(key, shown, not isinstance(value, bool))
+        elif (field := field_of(key, shown, not isinstance(value, bool))) is not None:
             passages.append(Passage(place, group, shown, field.cost, field.values, field.bonus, head, key))
     return passages
 
 
 @lru_cache(maxsize=_FIELDS)
-def field_of(key: str, shown: str, is_word: bool) -> _Field:
-    """What a value says under its key; `is_word`: it is more than yes or no."""
-    values = values_of(f"{key} {shown}")
+def field_of(key: str, shown: str, is_word: bool) -> _Field | None:
+    """What a value says under its key, None for an order to the reader; `is_word`: it is more than yes or no."""
+    told = words_told(shown)
+    ordered, failed = order_and_failure(shown, told)
+    if ordered:
+        return None
+    values = values_of_words(word for _, word in (*words_told(key), *told))
     plain = shown.lower()
     if is_word and len(plain) > 2:
         values.setdefault(plain, Sort.PHRASE if " " in plain else Sort.WORD)
-    failed = "error" in key.lower() or tells_of_failure(shown)
-    return _Field(values, cost_of(shown) + 1, FAILURE if failed else PLAIN)
+    bonus = FAILURE if failed or "error" in key.lower() else PLAIN
+    return _Field(values, cost_of(shown) + 1, bonus)
 
 
 def _gather(value: Any, path: str, head: str, key: str, inside: bool, leaves: list[_Leaf]) -> None:

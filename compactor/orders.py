@@ -8,24 +8,26 @@ in lower case.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+# What begins at a word's edge stands in one group: everywhere else it is one look that fails.
 ORDER: Final = re.compile(
-    r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instructions?|prompts?|rules?|guidelines|directions)\b"
-    r"|\b(?:you are now|from now on|new instructions?)\b"
-    r"|\bsystem (?:prompt|message|override)\b"
-    r"|\b(?:do not|don't|never) (?:tell|inform|mention|reveal)\b"
-    r"|\b(?:assistant|ai|agent|llm|model)s?\s*(?::|,? (?:must|should|please))"
-    r"|\b(?:hey|dear|hello|attention) (?:claude|gemini|copilot|(?:chat)?gpt|(?:chat)?bot|assistant|agent|model|ai)\b"
+    r"\b(?:(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instructions?|prompts?|rules?|guidelines|directions)\b"
+    r"|(?:you are now|from now on|new instructions?)\b"
+    r"|system (?:prompt|message|override)\b"
+    r"|(?:do not|don't|never) (?:tell|inform|mention|reveal)\b"
+    r"|(?:assistant|ai|agent|llm|model)s?\s*(?::|,? (?:must|should|please))"
+    r"|(?:hey|dear|hello|attention) (?:claude|gemini|copilot|(?:chat)?gpt|(?:chat)?bot|assistant|agent|model|ai)\b"
+    r"|(?:ai|language) (?:agent|assistant|model)s?\b"
+    r"|please (?:call|run|send|transfer|delete|execute|reply|respond)\b|(?:as|to) the (?:assistant|ai)\b"
+    r"|your (?:\w+ )?(?:task|job|goal|mission|role) (?:is|are)\b|next steps?:|pretend (?:that|to)\b"
+    r"|(?:agent|assistant|bot|reader) (?:\S+ ){0,4}(?:has|needs|have|is|are) to\b"
+    r"|(?:authori[sz]|want|need|requir|expect|ask|order|instruct|command|urg)(?:e|s|es|ed|ing)? you to\b"
+    r"|(?:ensure|essential|important|imperative|crucial|necessary|required|sure) (?:that )?you\b"
+    r"|(?:before|when|whenever|once|after) you (?:can|have|answer|reply|respond|go|do|read|continue|finish)\b"
+    r"|if you are (?:an?|the) |(?:do|complete|perform) the following\b|following (?:instruction|command)s?\b)"
     r"|^\W*(?:claude|gemini|copilot|chatgpt|chatbot|assistant|agent)\s*,"
-    r"|\b(?:ai|language) (?:agent|assistant|model)s?\b"
-    r"|\bplease (?:call|run|send|transfer|delete|execute|reply|respond)\b|\b(?:as|to) the (?:assistant|ai)\b"
-    r"|\byour (?:\w+ )?(?:task|job|goal|mission|role) (?:is|are)\b|\bnext steps?:|\bpretend (?:that|to)\b"
-    r"|\b(?:agent|assistant|bot|reader) (?:\S+ ){0,4}(?:has|needs|have|is|are) to\b"
-    r"|\b(?:authori[sz]|want|need|requir|expect|ask|order|instruct|command|urg)(?:e|s|es|ed|ing)? you to\b"
-    r"|\b(?:ensure|essential|important|imperative|crucial|necessary|required|sure) (?:that )?you\b"
-    r"|\b(?:before|when|whenever|once|after) you (?:can|have|answer|reply|respond|go|do|read|continue|finish)\b"
-    r"|\bif you are (?:an?|the) |\b(?:do|complete|perform) the following\b|\bfollowing (?:instruction|command)s?\b"
     r"|</?(?:system|instructions?|admin|information|tool_(?:result|response|call))\b|\[/?inst\]|<\|im_(?:start|end)\|>"
     r"|^\W*(?:system|developer|user|instructions?)\s*:|(?:^|\W)human\s*:"
     r"|(?:忽略|无视|忘记).{0,12}(?:指令|指示|提示|规则)|从现在(?:起|开始)|系统(?:提示|消息|指令)"
@@ -58,61 +60,67 @@ DUTY: Final = re.compile(
     r"\byou (?:must|should|have to|need to)\b|(?:你|您)(?:现在|必须|应该|需要)"
     r"|请(?:立即|马上|调用|执行|发送|删除|转账)"
 )
-_COMMANDS: Final = {verb: (f"{verb} ",) for verb in _VERBS}
+_CHINESE: Final = (
+    "忽略", "无视", "忘记", "从现在", "助手", "智能体", "机器人", "模型", "用户", "所有", "看到", "系统提示",
+    "系统消息", "系统指令", "你", "您", "请",
+)  # fmt: skip
+_CHINESE_COMMANDS: Final = (
+    "请", "务必", "立即", "马上", "立刻", "直接", "先", "把", "将", "给", "执行", "必须", "新任务是", "不要告诉",
+    "一律用",
+)  # fmt: skip
 _GREETINGS: Final = ("hey", "dear", "hello", "attention")
-# Words in lower case, and the longer ones that are meant: one is part of whatever ORDER or DUTY finds in a line
-# with single spaces.
-_WORDS: Final = {
-    **dict.fromkeys((
-        "ignore", "disregard", "forget", "override", "from now on", "do not ", "don't ", "never ",
-        "please", " must", " should", "inst]", "<|im_", "next step", "pretend ",
-        "忽略", "无视", "忘记", "从现在", "助手", "智能体", "机器人", "模型", "用户", "所有", "看到",
-        "你", "您", "请", "务必", "立即", "马上", "立刻", "直接", "先", "把", "将", "给", "执行", "必须", "新任务是",
-        "不要告诉", "一律用",
-    )),
-    "系统": ("系统提示", "系统消息", "系统指令"),
-    "instruction": (
-        "<instruction", "</instruction", "new instruction", "instruction:", "instructions:", "instruction :",
-        "instructions :", "following instruction",
-    ),
-    "tool_": ("<tool_", "</tool_"),
+# Words in lower case, and the longer texts that are meant: in a line with single spaces one of these is part of
+# whatever ORDER or DUTY finds, and its word stands alone among letters.
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    **{word: (word,) for word in ("ignore", "disregard", "forget", "override", "please", "pretend", "claude", "gemini",
+                                  "copilot", "gpt", "chatgpt", "chatbot")},
+    **{word: (f"do not {word}", f"don't {word}", f"never {word}") for word in ("tell", "inform", "mention", "reveal")},
+    **{word: (f"{word} ai",) for word in _GREETINGS},
+    "now": ("from now on", "you are now"),
+    "must": (" must",), "should": (" should",),
+    "inst": ("inst]",), "im": ("<|im_",),
+    "step": ("next step:",), "steps": ("next steps:",),
+    "instruction": ("<instruction", "</instruction", "new instruction", "instruction:", "instruction :",
+                    "following instruction"),
+    "instructions": ("<instructions", "</instructions", "new instructions", "instructions:", "instructions :",
+                     "following instructions"),
+    "tool": ("<tool_", "</tool_"),
     "human": ("human:", "human :"),
-    "command": ("following command",),
+    "command": ("following command",), "commands": ("following commands",),
     "following": ("do the following", "complete the following", "perform the following"),
     "information": ("<information", "</information"),
     "admin": ("<admin", "</admin"),
-    "system": ("<system", "</system", "system:", "system :", "system prompt", "system message"),
+    "system": ("<system", "</system", "system:", "system :", "system prompt", "system message", "system override"),
     "developer": ("developer:", "developer :"),
     "user": ("user:", "user :"),
+    "your": ("your ",),
     "you": (
         " you to", " you are", "you are ", "you have", "you need", "you can", "you answer", "you reply", "you respond",
         "you go", "you do", "you read", "you continue", "you finish", "ensure you", "sure you", "that you",
-        "essential you", "important you", "imperative you", "crucial you", "necessary you", "required you", "your ",
+        "essential you", "important you", "imperative you", "crucial you", "necessary you", "required you",
     ),
     "assistant": (
-        "the assistant", "assistant:", "assistant :", "assistants:", "assistants :", "assistant,", "assistant ",
-        "ai assistant", "language assistant", *(f"{word} assistant" for word in _GREETINGS),
+        "the assistant", "assistant:", "assistant :", "assistant,", "assistant ", "ai assistant", "language assistant",
+        *(f"{word} assistant" for word in _GREETINGS),
     ),
-    "ai": ("the ai", "ai:", "ai :", "ais:", "ais :", "ai model", *(f"{word} ai" for word in _GREETINGS)),
+    "assistants": ("assistants:", "assistants :", "ai assistants", "language assistants"),
+    "ai": ("ai:",), "ais": ("ais:", "ais :"),
     "agent": (
-        "agent:", "agent :", "agents:", "agents :", "agent,", "agent ", "ai agent", "language agent",
-        *(f"{word} agent" for word in _GREETINGS),
+        "agent:", "agent :", "agent,", "agent ", "ai agent", "language agent", *(f"{word} agent" for word in _GREETINGS)
     ),
-    "bot": ("bot ", "chatbot", *(f"{word} bot" for word in _GREETINGS)),
+    "agents": ("agents:", "agents :", "ai agents", "language agents"),
+    "bot": ("bot ", *(f"{word} bot" for word in _GREETINGS)),
     "reader": ("reader ",),
-    "model": (
-        "model:", "model :", "models:", "models :", "language model", "ai model",
-        *(f"{word} model" for word in _GREETINGS),
-    ),
-    "llm": ("llm:", "llm :", "llms:", "llms :"),
-    "claude": None, "gemini": None, "copilot": None, "gpt": None,
+    "model": ("model:", "model :", "language model", "ai model", *(f"{word} model" for word in _GREETINGS)),
+    "models": ("models:", "models :", "language models", "ai models"),
+    "llm": ("llm:", "llm :"), "llms": ("llms:", "llms :"),
 }  # fmt: skip
-STEMS: Final = _WORDS | _COMMANDS
-_SPOKEN: Final = tuple(stem for word, longer in _WORDS.items() for stem in longer or (word,))
-_ASKED: Final = (
-    *_COMMANDS, "请", "务必", "立即", "马上", "立刻", "直接", "先", "把", "将", "给", "执行", "必须", "新任务是",
-    "不要告诉", "一律用",
-)  # fmt: skip
+_SHORT: Final = ("the ai", "ai :")  # their word is too short to be one of a text's words
+_COMMANDS: Final = {verb: (f"{verb} ",) for verb in _VERBS}
+_STEMS: Final = {word: (*_WORDS.get(word, ()), *_COMMANDS.get(word, ())) for word in _WORDS.keys() | _COMMANDS.keys()}
+_SPOKEN: Final = (*(stem for stems in _WORDS.values() for stem in stems), *_SHORT, *_CHINESE)
+_ASKED: Final = (*(stem for stems in _COMMANDS.values() for stem in stems), *_CHINESE_COMMANDS)
+_CHINESE_STEMS: Final = tuple({*_CHINESE, *_CHINESE_COMMANDS})
 _WORD: Final = re.compile(r"[\"'(*<>/\w]{0,3}[^\W\d_]+(?:['’-][^\W\d_]+)*[\"'),.:;!?*>]{0,3}")
 # Two patterns, each of them linear: in one, every letter of a long run would look for the end.
 _CJK_END: Final = re.compile(r"[\u3400-\u9fff].{0,3}[。！；]\W*$")
@@ -129,6 +137,18 @@ def is_sentence(line: str) -> bool:
     if len(parts) < _SENTENCE_WORDS or line.rstrip("\"')*> ")[-1:] not in (".", "!", "?"):
         return False
     return sum(1 for part in parts if _WORD.fullmatch(part)) >= _WORDS_SHARE * len(parts)
+
+
+def order_stems(word: str) -> tuple[str, ...]:
+    """Texts in lower case, of which a line with this word (letters in lower case) holds one where the word orders."""
+    return _STEMS.get(word, ())
+
+
+def may_be_order(low: str, stems: Iterable[str]) -> bool:
+    """Whether a line in lower case can be an order at all; `stems` are those of all its words of ASCII letters."""
+    if any(map(low.__contains__, stems)) or any(map(low.__contains__, _SHORT)):
+        return True
+    return not low.isascii() and any(map(low.__contains__, _CHINESE_STEMS))
 
 
 def is_order(line: str, *, excused: re.Pattern[str] | None = None) -> bool:

@@ -12,7 +12,7 @@ from compactor.formats.openai import calls, text_of
 from compactor.needles import Case, holds, is_labelled, plain, said
 from compactor.tokens import Encode, count_text
 from compactor.wording import wording_for
-from compactor.worth import known_values
+from compactor.words import known_values
 
 CLEARED: Final = "[Old tool result content cleared]"
 Shorten = Callable[[Case], Sequence[str]]  # the new texts of the old results, in order

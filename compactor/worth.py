@@ -1,16 +1,10 @@
-"""The values of a text that later calls are likely to need, and what each sort of them is worth.
-
-A value is what nobody can guess: an address, a path, a day, an amount, a code that mixes letters and
-digits, a name written as in code. The weights follow how often recorded agents used values of a sort
-later on. Words are read once a process: tool output repeats itself.
-"""
+"""What each sort of value is worth: the weights follow how often recorded agents used values of a sort later on."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
-from functools import lru_cache
 from typing import Final
 
 
@@ -61,114 +55,9 @@ _SELDOM: Final = re.compile(
     r"(?i)address|street|zip|postal|city|country|^state$|province|phone|birth|^dob$|created|updated|modified"
 )
 
-# Long enough words are kept apart by spaces and quotes alone; a thousands separator stays inside.
-CHUNK: Final = re.compile(r"[$€£¥]?\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|[A-Za-z0-9_$€£¥#~./@:+%-]{3,}", re.ASCII)
-_EDGES: Final = "./:+-#~%_@"
-_EMAIL: Final = re.compile(r"[\w.+%-]+@[\w-]+(?:\.[\w-]+)+", re.ASCII)
-_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?", re.ASCII)
-_TIME: Final = re.compile(r"\d{1,2}:\d\d(?::\d\d)?", re.ASCII)
-_NUMBER: Final = re.compile(r"[$€£¥]?\d[\d,]*(?:\.\d+)?%?", re.ASCII)
-_DOTTED: Final = re.compile(r"v?\d+(?:\.\d+){2,}", re.ASCII)
-_FILE: Final = re.compile(
-    r"[\w-][\w.-]*\.(?:py|pyi|js|ts|tsx|jsx|md|rst|json|ya?ml|toml|txt|cfg|ini|sh|c|h|cpp|go|rs|java|csv|log|html?|xml|sql)"
-)
-_CODE: Final = re.compile(r"(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[A-Za-z0-9][\w-]{3,}", re.ASCII)
-_NAME: Final = re.compile(
-    r"_*[A-Za-z]+[A-Za-z0-9]*(?:_+[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]*)+|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+"
-)
-_FAULT: Final = re.compile(r"[A-Z]\w*(?:Error|Exception|Warning|Failure)")
-_PARTS: Final = re.compile(r"[:/@+%~#]+")
-_LONGEST: Final = 300  # characters of a value
-_WORDS: Final = 200_000  # remembered; about 40 MB at most
-
-Values = tuple[tuple[str, Sort], ...]
-
-
-def values_of(text: str) -> dict[str, Sort]:
-    """The different values of a text, in lower case and in order."""
-    return values_of_words(CHUNK.findall(text))
-
-
-def values_of_words(words: Iterable[str]) -> dict[str, Sort]:
-    """The different values of words that CHUNK finds, in lower case and in order."""
-    found: dict[str, Sort] = {}
-    for values in filter(None, map(values_of_word, words)):
-        for value, sort in values:
-            found.setdefault(value, sort)
-    return found
-
-
-def known_values(texts: Iterable[str]) -> frozenset[str]:
-    """The values that stand in texts, and the file names of their paths."""
-    found: set[str] = set()
-    for chunk in {chunk for text in texts for chunk in CHUNK.findall(text)}:
-        for value, sort in values_of_word(chunk):
-            found.add(value)
-            if sort is Sort.PATH:
-                found.add(value.rpartition("/")[2])
-    return frozenset(found)
-
 
 def key_factor(key: str) -> float:
     """How much more a value under a JSON key is worth; parts of a postal address, say, are seldom asked for."""
     if _WANTED.fullmatch(key):
         return 1.75
     return 0.3 if _SELDOM.search(key) else 1.0
-
-
-@lru_cache(maxsize=_WORDS)
-def values_of_word(chunk: str) -> Values:
-    """The values of a run of characters without spaces."""
-    core = chunk.strip(_EDGES)
-    if not 3 <= len(core) <= _LONGEST or (core.isalpha() and core[1:].islower()):  # a word of a language
-        return ()
-    if "://" in core:
-        return ((core.lower(), Sort.URL),)
-    if "@" in core and _EMAIL.fullmatch(core):
-        return ((core.lower(), Sort.EMAIL),)
-    if _DAY.fullmatch(core):
-        return ((core.lower(), Sort.DAY),)
-    if _TIME.fullmatch(core):
-        return ((core, Sort.TIME),)
-    if "/" in core and _is_path(core):
-        return ((core.partition(":")[0].lower(), Sort.PATH),)
-    return tuple(found for part in _PARTS.split(core) for found in _of_part(part.strip(".-")))
-
-
-def _is_path(core: str) -> bool:
-    parts = core.split("/")
-    return sum(1 for part in parts if any(map(str.isalpha, part))) > 1 or _FILE.fullmatch(parts[-1]) is not None
-
-
-def _of_part(part: str) -> Values:
-    """The values of a run that holds neither `/`, `@` nor `:`."""
-    if len(part) < 2:
-        return ()
-    if _NUMBER.fullmatch(part):
-        return _of_number(part.replace(",", "").rstrip("%"))
-    if _FILE.fullmatch(part):
-        return ((part.lower(), Sort.FILE),)
-    if _DOTTED.fullmatch(part):
-        return ((part.lower(), Sort.CODE),)
-    if "." in part:
-        return tuple(found for inner in part.split(".") for found in _of_part(inner))
-    if _FAULT.fullmatch(part):
-        return ((part.lower(), Sort.FAULT),)
-    if _NAME.fullmatch(part):
-        return ((part.lower(), Sort.NAME),)
-    if _CODE.fullmatch(part):
-        return ((part.lower(), Sort.CODE),)
-    if "-" in part:
-        return tuple(found for inner in part.split("-") for found in _of_part(inner))
-    return ()
-
-
-def _of_number(plain: str) -> Values:
-    if plain[0] in "$€£¥":
-        return ((plain, Sort.MONEY),)
-    whole, dot, fraction = plain.partition(".")
-    if dot:
-        return ((plain, Sort.DECIMAL if len(fraction) <= 2 else Sort.PRECISE),)
-    if len(whole) > 2:
-        return ((plain, Sort.LARGE if len(whole) > 5 else Sort.NUMBER),)
-    return ()

@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from compactor import json_passages, passages, worth
+from compactor import json_passages, rows, words
 from compactor.encodings import encoder
 from compactor.extract import Source, extracts
 from compactor.formats.openai import text_of
@@ -61,8 +61,8 @@ class Row:
 
 
 def forget() -> None:
-    worth.values_of_word.cache_clear()
-    passages.known_row.cache_clear()
+    words.known_words.clear()
+    rows.forget_rows()
     json_passages.field_of.cache_clear()
 
 

@@ -14,7 +14,7 @@ from compactor.encodings import encoder
 from compactor.extract import Source, extract, extracts, head_and_tail, missing
 from compactor.tokens import count_text
 from compactor.wording import CHINESE, ENGLISH, Wording
-from compactor.worth import known_values
+from compactor.words import known_values
 from tests.unit.conversations import json_values, long_text, text, words
 
 O200K = "o200k_base"
