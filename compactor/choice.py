@@ -53,6 +53,7 @@ class Part:
     rate: float = 1.0
     chosen: list[Passage] = field(default_factory=list[Passage])
     spent: float = 0.0
+    spread: float = 1.0  # how much of its worth more of this result has
     worth: dict[str, float] = field(default_factory=dict[str, float])
     taken: set[int] = field(default_factory=set[int])
     _opened: set[object] = field(default_factory=set[object])
@@ -62,11 +63,6 @@ class Part:
     def left(self) -> float:
         """Tokens that it may still take."""
         return self.most - self.spent * self.rate
-
-    @property
-    def spread(self) -> float:
-        """How much of its worth more of this result has."""
-        return (1 + self.spent / _SPREAD) ** -_STEEP if self.read.is_json else 1.0
 
     def cost(self, passage: Passage) -> int:
         """Guessed tokens of a passage beside what is chosen already."""
@@ -86,6 +82,7 @@ class Part:
         self.spent += cost
         self._opened.add(passage.group)
         if self.read.is_json:
+            self._respread()
             self._opened.update((("", passage.head), (passage.head, passage.key)))
 
     def drop(self, tokens: float) -> float:
@@ -96,7 +93,12 @@ class Part:
             cost = self._costs.pop()
             self.spent -= cost
             dropped += cost * self.rate
+        if self.read.is_json:
+            self._respread()
         return dropped
+
+    def _respread(self) -> None:
+        self.spread = (1 + self.spent / _SPREAD) ** -_STEEP
 
 
 def choose(parts: Sequence[Part], *, total: int, known: frozenset[str], count: Count) -> None:
@@ -163,7 +165,7 @@ class _Choice:
         for order in range(first, len(part.read.passages)):
             passage = part.read.passages[order]
             if is_json:
-                gain, cost = self._ratio(part, passage)[0], 1
+                gain, cost = self._ratio(part, passage), 1
             else:  # what `_ratio` does, for the many lines of a text
                 gain, cost = passage.bonus, passage.cost
                 for value in passage.values:
@@ -213,10 +215,10 @@ class _Choice:
         _, order = heapq.heappop(queue.entries)
         if order in part.taken:
             return None
-        ratio, _ = self._ratio(part, part.read.passages[order])
-        entry = -ratio, order
+        ratio = self._ratio(part, part.read.passages[order])
         if ratio <= 0:
             return None
+        entry = -ratio, order
         if (queue.entries and entry > queue.entries[0]) or entry[0] * part.spread > other < 0:
             heapq.heappush(queue.entries, entry)
             return None
@@ -237,17 +239,18 @@ class _Choice:
         self._seen.update(passage.values)
         return tokens
 
-    def _ratio(self, part: Part, passage: Passage) -> tuple[float, float]:
-        """The worth of what a passage adds, over its tokens; and these."""
+    def _ratio(self, part: Part, passage: Passage) -> float:
+        """The worth of what a passage adds, over its tokens."""
         worth, seen = part.worth, self._seen
         gain = passage.bonus
         for value in passage.values:
             if value not in seen:
                 gain += worth[value]
-        cost = part.cost(passage)
+        if not gain:
+            return 0.0
         if part.read.is_json:
             gain *= _key_factor(passage.key)
-        return gain / cost, cost
+        return gain / part.cost(passage)
 
 
 class _Queue:
@@ -293,11 +296,10 @@ def _worth(whole: Read, everywhere: Counter[str], known: frozenset[str]) -> dict
         sorts.update(passage.values)
         if whole.is_json and not passage.is_part:
             fields.update(passage.values)
-    crowd = Counter(sort for value, sort in sorts.items() if value not in known)
-    return {
-        value: IN_JSON[sort][times]
-        if value in fields
-        else IN_TEXT[sort][times] * max(0.25, crowd[sort] / _CROWD) ** -_CROWDED
-        for value, sort in sorts.items()
-        for times in (min(everywhere[value], 3) - 1,)
-    }
+    crowd = Counter([sort for value, sort in sorts.items() if value not in known])
+    in_text = {sort: max(0.25, crowd[sort] / _CROWD) ** -_CROWDED for sort in set(sorts.values())}
+    worth: dict[str, float] = {}
+    for value, sort in sorts.items():
+        times = min(everywhere[value], 3) - 1
+        worth[value] = IN_JSON[sort][times] if value in fields else IN_TEXT[sort][times] * in_text[sort]
+    return worth

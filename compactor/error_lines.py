@@ -21,7 +21,6 @@ _STEMS: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 _ENDS: Final = ("error", "exception")  # also at the end of a name
 _CHINESE: Final = ("错误", "失败", "异常", "拒绝")
-_LITERALS: Final = (*(stem for stems in _STEMS.values() for stem in stems), *_ENDS, *_CHINESE)
 _CODE_LINE: Final = re.compile(
     r"(?:raise|except|def|class|import|from|if|elif|else|return|assert|try|catch|throw|for|while|with|self\.|@|#|//|\*|<)"
     r"(?![\w-]*:? *\d)(?:\W|$)"
@@ -36,11 +35,6 @@ def failure_stems(word: str) -> tuple[str, ...]:
 def may_be_failure(low: str, stems: Iterable[str]) -> bool:
     """Whether a line in lower case can tell of a failure; `stems` are those of all its words of ASCII letters."""
     return any(map(low.__contains__, stems)) or (not low.isascii() and any(map(low.__contains__, _CHINESE)))
-
-
-def tells_of_failure(line: str) -> bool:
-    """`is_failure`, after a quick look for words."""
-    return any(map(line.lower().__contains__, _LITERALS)) and is_failure(line)
 
 
 def is_failure(line: str) -> bool:

@@ -130,7 +130,9 @@ class _RowReader:
         is_edge = order in self._edges
         shown = clipped(row.text, MAX_LINE if row.failed or not row.pieces else _EDGE_CHARS)
         bonus = PLAIN + (FAILURE if row.failed else 0.0) + (EDGE if is_edge else 0.0)
-        self._whole(Passage(order << 20, order, shown, cost_of(shown) + 1, values_of(shown), bonus, is_edge=is_edge))
+        is_known = bool(row.values) and shown == row.text
+        cost, values = (row.cost, row.values) if is_known else (cost_of(shown) + 1, values_of(shown))
+        self._whole(Passage(order << 20, order, shown, cost, values, bonus, is_edge=is_edge))
         if shown != row.text:
             self._apart(row.pieces, order)
 

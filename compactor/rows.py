@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
-from compactor.error_lines import ERROR, is_failure, may_be_failure, tells_of_failure
+from compactor.error_lines import ERROR, is_failure, may_be_failure
 from compactor.orders import is_order, may_be_order
 from compactor.words import CHUNK, Word, word_of
 from compactor.worth import Sort
@@ -24,7 +24,7 @@ _WHOLE: Final = 32  # characters of a line that is shown whole
 _NEAR: Final = 6  # characters between two values that are shown together
 _TOGETHER: Final = 40  # characters of such a group
 _LABEL_CHARS: Final = 24
-_TURNED: Final = re.compile("[\u0130\u212a]")  # letters that are of ASCII in lower case, and part no words
+_TURNED: Final = re.compile("[\u0130\u212a]")  # letters that are of ASCII in lower case, and part words
 _ROWS: Final = 10_000  # remembered
 
 Told = Sequence[tuple[str, Word]]  # words of a line that say something
@@ -77,11 +77,11 @@ def words_told(text: str) -> Told:
 def order_and_failure(text: str, told: Told) -> tuple[bool, bool]:
     """Whether a line with single spaces is an order to its reader, and whether it tells of a failure."""
     if not text.isascii() and _TURNED.search(text):
-        return is_order(text, excused=ERROR), tells_of_failure(text)
+        return is_order(text, excused=ERROR), is_failure(text)
     low = text.lower()
     marks = [word for _, word in told if word.is_mark]
-    orders = [stem for word in marks for stem in word.orders]
-    failures = [stem for word in marks for stem in word.failures]
+    orders = {stem for word in marks for stem in word.orders}
+    failures = {stem for word in marks for stem in word.failures}
     ordered = may_be_order(low, orders) and is_order(text, excused=ERROR)
     return ordered, may_be_failure(low, failures) and is_failure(text)
 

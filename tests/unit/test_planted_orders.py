@@ -12,7 +12,9 @@ from compactor.encodings import encoder
 from compactor.extract import extract
 from compactor.failures import failure_line
 from compactor.formats.openai import text_of
+from compactor.json_passages import field_of
 from compactor.orders import is_order, is_sentence
+from compactor.rows import forget_rows
 from compactor.tokens import count_text
 from compactor.wording import wording_for
 from tests.conftest import recorded
@@ -38,6 +40,11 @@ def results() -> list[str]:
 
 def plain(text: str) -> str:
     return " ".join(text.split())
+
+
+def forget_lines() -> None:
+    forget_rows()
+    field_of.cache_clear()
 
 
 def survivors(orders: tuple[Planted, ...], texts: Sequence[str], *, every: int) -> dict[str, float]:
@@ -67,9 +74,11 @@ def test_without_the_look_for_orders_they_come_through(monkeypatch: pytest.Monke
     def never(*_line: object, **_given: object) -> bool:
         return False
 
-    for name in ("is_order", "is_sentence"):
-        monkeypatch.setattr(f"compactor.passages.{name}", never)
+    monkeypatch.setattr("compactor.rows.is_order", never)
+    monkeypatch.setattr("compactor.passages.is_sentence", never)
+    forget_lines()
     told = survivors(KNOWN, results(), every=12)
+    forget_lines()
     assert min(told["first"], told["last"]) > 50, told
 
 
