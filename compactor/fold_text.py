@@ -32,6 +32,11 @@ class FoldText:
             for message in (snapshot.messages[index],)
         }
 
+    def _text(self, index: int) -> str:
+        """What a message held; of an older fold what it told, without its header."""
+        text = text_of(self._originals[index])
+        return text.partition("\n")[2] if self._messages[index].kind is Kind.FOLD else text
+
     def whole(self) -> str:
         """The steps as one text: what the assistant wrote, each call with its arguments, and what came back."""
         parts: list[str] = []
@@ -45,7 +50,7 @@ class FoldText:
 
     def results(self) -> str:
         """What the calls gave, and what the assistant wrote between them; the text of the first step stays as it is."""
-        texts = (text_of(self._originals[index]) for index in sorted(self._fold.indexes))
+        texts = (self._text(index) for index in sorted(self._fold.indexes))
         return "\n".join(text for text in texts if text.strip())
 
     def tools(self) -> str:
@@ -70,8 +75,12 @@ class FoldText:
         )
 
     def calls(self, clean: Callable[[str], str], *, room: int, encode: Encode) -> str:
-        """A line for each call but the first step's, with what fits a share of `room` tokens of its arguments."""
-        asked = [(tool_name(call.name), clean(call.arguments)) for step in self._fold.steps[1:] for call in step.calls]
+        """A line for each call but the first step's, with what fits a share of `room` tokens of its arguments.
+
+        Those of older folds are among what these tell.
+        """
+        steps = [step for step in self._fold.steps[1:] if not self._messages[step.start].folded]
+        asked = [(tool_name(call.name), clean(call.arguments)) for step in steps for call in step.calls]
         for lead in (_LEAD, _LEAD // 2, _LEAD // 4):
             lines = [f"- {name} {_beginning(arguments, lead)}".rstrip() for name, arguments in asked]
             text = "\n".join(lines)

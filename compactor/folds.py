@@ -1,17 +1,20 @@
 """Folds: which whole steps of one turn may become one step.
 
 The first assistant message of a fold stays as it is, with its calls; its results carry what is told of all steps,
-the other messages are left out of a send. A fold is made from originals alone and is final: it is
-never part of another one.
+the other messages are left out of a send. A fold is made from originals, and stays as it is until nothing
+else is left: then those of a run, with the steps between them, become one, told from their texts.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
+from compactor.folded import folds_among
+from compactor.formats.openai import text_of
 from compactor.history import History, Step
 from compactor.models import Kind, Message
 
@@ -19,6 +22,9 @@ MOST_TOLD: Final = 8_000  # tokens of originals in one fold
 LEAST_SPARED: Final = 200  # tokens
 FOLD_TOKENS: Final = 400  # what carries a fold, header included
 NOTE_TOKENS: Final = 30  # a further result of the step that carries a fold
+BODIES: Final = (340, 160, 60)  # tokens that the text of several folds in one may take: the longest that will do
+_FOLDS: Final = (Kind.FOLD, Kind.FOLDED)
+_TOLD: Final = re.compile(r"(\d+) tokens")  # in the header of a fold, in either language
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +32,15 @@ class Fold:
     """Complete steps, oldest first, that become one; indexes count within the snapshot.
 
     `holder` is the result that will tell of them, `told` counts the tokens of their originals,
-    `shown` what a send now pays for the messages that change.
+    `shown` what a send now pays for the messages that change. `merges`: there are folds among the steps.
     """
 
     steps: tuple[Step, ...]
     holder: int
     told: int
     shown: int
+    merges: bool = False
+    most: int = BODIES[0]
 
     @property
     def notes(self) -> tuple[int, ...]:
@@ -51,8 +59,8 @@ class Fold:
 
     @property
     def body_tokens(self) -> int:
-        """What the text may cost without its header: 15 % of the originals, at least 60, at most 340."""
-        return min(340, max(60, self.told * 15 // 100))
+        """What the text may cost without its header: 15 % of the originals, at least 60, at most `most`."""
+        return min(self.most, max(BODIES[-1], self.told * 15 // 100))
 
     @property
     def saving(self) -> int:
@@ -81,6 +89,21 @@ def foldable(
                 yield worth
 
 
+def mergeable(
+    messages: Sequence[Message], history: History, stays: frozenset[int], originals: Mapping[int, Message]
+) -> Iterator[list[Fold]]:
+    """Every run of steps up to its last fold that may become one fold, oldest first; of each, ever shorter texts.
+
+    `originals` as in `foldable`; of what is part of a fold none is needed. A fold of which a message stays, stays.
+    """
+    reader = _Reader(messages, history, stays, originals, -1, merges=True)
+    for run in reader.runs():
+        fold = reader.merged(run)
+        worth = [replace(fold, most=most) for most in BODIES if replace(fold, most=most).saving >= LEAST_SPARED]
+        if worth:
+            yield worth
+
+
 @dataclass(frozen=True, slots=True)
 class _Reader:
     messages: Sequence[Message]
@@ -88,16 +111,18 @@ class _Reader:
     stays: frozenset[int]
     originals: Mapping[int, Message] | None
     frontier: int
+    merges: bool = False
 
     def runs(self) -> Iterator[list[Step]]:
-        """Foldable steps with nothing in between, from one with calls to one with calls."""
+        """Foldable steps with nothing in between, from one with calls to one with calls, or to the end of a fold."""
         run: list[Step] = []
         end = -1
+        held = self._held() if self.merges else frozenset[int]()
         for step in self.history.steps:
             if run and step.start != end + 1:
                 yield from self._closed(run)
                 run = []
-            if self._may_leave(step):
+            if self._may_leave(step) and step.start not in held:
                 if run or step.calls:
                     run.append(step)
             else:
@@ -106,12 +131,26 @@ class _Reader:
             end = max(step.indexes)
         yield from self._closed(run)
 
-    @staticmethod
-    def _closed(run: Sequence[Step]) -> Iterator[list[Step]]:
+    def _held(self) -> frozenset[int]:
+        """The steps of folds of which one may not leave: a fold changes whole or not at all."""
+        steps = {index: step for step in self.history.steps for index in step.indexes}
+        held: set[int] = set()
+        for fold in folds_among([message.kind for message in self.messages]):
+            members = [steps.get(index) for index in fold.indexes]
+            if not all(step is not None and self._may_leave(step) for step in members):
+                held |= {step.start for step in members if step is not None}
+        return frozenset(held)
+
+    def _closed(self, run: Sequence[Step]) -> Iterator[list[Step]]:
         """Without the text at its end: before a user's message, that is the answer to him."""
-        last = max((order for order, step in enumerate(run) if step.calls), default=-1)
+        last = max((order for order, step in enumerate(run) if self._ends(step)), default=-1)
         if last >= 0:
             yield list(run[: last + 1])
+
+    def _ends(self, step: Step) -> bool:
+        if self.merges:
+            return any(self.messages[index].kind in _FOLDS for index in step.indexes)
+        return bool(step.calls)
 
     def _may_leave(self, step: Step) -> bool:
         indexes = step.indexes
@@ -119,13 +158,17 @@ class _Reader:
             return False
         if indexes != list(range(step.start, step.start + len(indexes))) or not self.stays.isdisjoint(indexes):
             return False
-        return all(self._is_free(index) for index in indexes) and self.told([step]) <= MOST_TOLD
+        return all(self._is_free(index) for index in indexes) and (self.merges or self.told([step]) <= MOST_TOLD)
 
     def _is_free(self, index: int) -> bool:
         message = self.messages[index]
-        if message.pinned or message.kept or message.kind in (Kind.FOLD, Kind.FOLDED):
+        if message.pinned or message.kept or (message.kind in _FOLDS and not self.merges):
             return False
-        return not message.replaced or (self.originals is not None and message.position in self.originals)
+        return (
+            not message.replaced
+            or message.kind in _FOLDS
+            or (self.originals is not None and message.position in self.originals)
+        )
 
     def told(self, steps: Sequence[Step]) -> int:
         """Tokens of the originals."""
@@ -133,6 +176,9 @@ class _Reader:
 
     def _original(self, index: int) -> int:
         message = self.messages[index]
+        if message.kind is Kind.FOLD:
+            told = _TOLD.findall(text_of(message.value).partition("\n")[0])
+            return int(told[-1]) if told else 0  # a note beside the fold counts none
         if not message.replaced or self.originals is None or message.position not in self.originals:
             return message.tokens
         return self.originals[message.position].tokens
@@ -164,3 +210,8 @@ class _Reader:
             told += self.told(piece)
             shown += sum(self.messages[index].tokens for step in piece for index in step.indexes)
             yield Fold(steps, holder, told, shown)
+
+    def merged(self, run: Sequence[Step]) -> Fold:
+        """The whole run as one fold."""
+        *_, whole = self.beginnings([[step] for step in run])
+        return replace(whole, merges=True)

@@ -10,17 +10,17 @@ a fold, made from originals, is all that is left. Pins and rules say what stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from compactor.arguments import left_out
 from compactor.budget import Budget
 from compactor.condense import condense
-from compactor.folds import foldable
+from compactor.folds import Fold, foldable, mergeable
 from compactor.formats.openai import Call, media_of, raw_arguments, text_of
 from compactor.history import History, read_history
-from compactor.models import Code, Message
+from compactor.models import Code, Kind, Message
 from compactor.plans import Item, Nothing, Plan, Snapshot
 from compactor.recall_tool import recalled_from
 from compactor.repeats import repeats, superseded
@@ -62,7 +62,7 @@ def plan(
         return reached if forced else Nothing(Code.EXHAUSTED, "system_and_tools")
     history = read_history([message.value for message in snapshot.messages])
     over = snapshot.total > budget.ceiling
-    chosen = _choose(snapshot, history, need, keep_results, over=over, keep_rows=keep_rows)
+    chosen = _choose(snapshot, history, need, keep_results, budget, keep_rows=keep_rows)
     if not chosen:
         if snapshot.total < budget.threshold:
             return Nothing(Code.NOTHING_TO_DO, "no tool result that may be shortened")
@@ -106,55 +106,100 @@ def unread_tokens(snapshot: Snapshot) -> int:
 
 
 def _choose(
-    snapshot: Snapshot, history: History, need: int, keep_results: int, *, over: bool, keep_rows: bool
+    snapshot: Snapshot, history: History, need: int, keep_results: int, budget: Budget, *, keep_rows: bool
 ) -> list[Item]:
     """The first set of candidates, cheapest rungs first, that reaches the need; else all there are.
 
-    Where folds are needed, the newest results stay whole as long as folds of older steps suffice. Where nothing
-    reaches the need, what keeps everything is taken if it frees nearly as much.
+    Where folds are needed, the newest results stay whole as long as folds of older steps suffice, and older folds stay
+    as they are as long as anything else does. Where nothing reaches the need, what keeps everything is taken if it
+    frees nearly as much.
     """
-    candidates = list(_candidates(snapshot, history, over=over))
+    candidates = list(_candidates(snapshot, history, over=snapshot.total > budget.ceiling))
     newest = _newest(history, keep_results)
-    gentler, last = _rungs(newest)
+    gentler, last = _rungs(newest, over=snapshot.total > budget.ceiling)
     chosen: list[Item] = []
     for rung in [*gentler, *last]:
         chosen = _take(candidates, rung, need)
         if _freed(chosen) >= need:
             return chosen
     if not keep_rows:
-        old = _with_folds(snapshot, history, newest, _take(candidates, gentler[-1], need), need)
-        taken = {item.index for item in old}
-        left = [one for one in candidates if one.index in newest and one.index not in taken]
-        for rung in [_nothing, *last]:
-            chosen = sorted([*old, *_take(left, rung, need - _freed(old))], key=lambda item: item.index)
-            if _freed(chosen) >= need:
-                return chosen
+
+        def beside(old: Sequence[Item]) -> list[Item]:
+            taken = {index for item in old for index in item.indexes}
+            left = [one for one in candidates if one.index in newest and one.index not in taken]
+            found = list(old)
+            for rung in [_nothing, *last]:
+                found = sorted([*old, *_take(left, rung, need - _freed(old))], key=lambda item: item.index)
+                if _freed(found) >= need:
+                    break
+            return found
+
+        folding = _Folding(snapshot, history, newest)
+        old = folding.added(folding.folds(), _take(candidates, gentler[-1], need), need)
+        chosen = beside(old)
+        if _freed(chosen) < need:
+            merged = beside(folding.added(folding.merges(), old, need))
+            chosen = merged if _is_worth_it(snapshot.total, chosen, merged, budget) else chosen
+        if _freed(chosen) >= need:
+            return chosen
     gentle = _take(candidates, lambda one: one.pointer or one.small(), need)
     return gentle if _freed(gentle) >= NEARLY * _freed(chosen) else chosen
 
 
-def _with_folds(
-    snapshot: Snapshot, history: History, newest: frozenset[int], items: Sequence[Item], need: int
-) -> list[Item]:
-    """The items, with as many and as long folds in the place of some as the need takes, the oldest first."""
-    messages, chosen, freed = snapshot.messages, {item.index: item for item in items}, _freed(items)
-    treated = treatments(snapshot.rules, history, range(len(messages)))
-    stays = newest | unfoldable(messages, history, treated, snapshot.rules, snapshot.phrases)
-    for lengths in foldable(messages, history, stays, snapshot.originals):
-        if freed >= need:
-            break
-        saved = {index: item.saving for index, item in chosen.items()}
-        gains = [fold.saving - sum(saved.get(index, 0) for index in fold.indexes) for fold in lengths]
-        order = next((order for order, gain in enumerate(gains) if freed + gain >= need), len(gains) - 1)
-        if gains[order] > 0:
-            fold = lengths[order]
-            call = history.call_of(fold.holder)
-            assert call is not None, "the holder answers a call"
-            chosen = {index: item for index, item in chosen.items() if index not in fold.indexes}
-            strictest = joined([treated[index] for index in fold.indexes if index in treated])
-            chosen[fold.holder] = Item(fold.holder, messages[fold.holder], call, treatment=strictest, fold=fold)
-            freed += gains[order]
-    return [chosen[index] for index in sorted(chosen)]
+def _is_worth_it(total: int, without: Sequence[Item], merged: Sequence[Item], budget: Budget) -> bool:
+    """Whether merged folds free as much more as pays for the prompt cache they cost, or spare a send the view."""
+    before, after = total - _freed(without), total - _freed(merged)
+    return before - after >= budget.min_reclaim or after <= budget.ceiling < before
+
+
+class _Folding:
+    """The folds that a snapshot allows."""
+
+    def __init__(self, snapshot: Snapshot, history: History, newest: frozenset[int]) -> None:
+        self._snapshot, self._history, self._newest = snapshot, history, newest
+        messages = snapshot.messages
+        self._treated = treatments(snapshot.rules, history, range(len(messages)))
+        self._kept = unfoldable(messages, history, self._treated, snapshot.rules, snapshot.phrases)
+
+    def folds(self) -> Iterator[list[Fold]]:
+        """Folds of steps that are in none."""
+        snapshot = self._snapshot
+        return foldable(snapshot.messages, self._history, self._newest | self._kept, snapshot.originals)
+
+    def merges(self) -> Iterator[list[Fold]]:
+        """Folds of folds; none without originals, or where a rule keeps lines: skeletons do not say of which calls."""
+        messages, originals = self._snapshot.messages, self._snapshot.originals
+        if originals is None or self._snapshot.rules.any_keep_errors:
+            return iter(())
+        newest = {index for index in self._newest if messages[index].kind not in (Kind.FOLD, Kind.FOLDED)}
+        return mergeable(messages, self._history, self._kept | newest, originals)
+
+    def added(self, folds: Iterable[Sequence[Fold]], items: Sequence[Item], need: int) -> list[Item]:
+        """The items, with as many and as long folds in the place of some as the need takes, the oldest first."""
+        chosen, freed = {item.index: item for item in items}, _freed(items)
+        for lengths in folds:
+            if freed >= need:
+                break
+            gains = [fold.saving - self._saved(chosen.values(), fold) for fold in lengths]
+            order = next((order for order, gain in enumerate(gains) if freed + gain >= need), len(gains) - 1)
+            if gains[order] > 0:
+                fold = lengths[order]
+                chosen = {i: item for i, item in chosen.items() if item.indexes.isdisjoint(fold.indexes)}
+                chosen[fold.holder] = self._item(fold)
+                freed += gains[order]
+        return [chosen[index] for index in sorted(chosen)]
+
+    @staticmethod
+    def _saved(items: Iterable[Item], fold: Fold) -> int:
+        return sum(item.saving for item in items if not item.indexes.isdisjoint(fold.indexes))
+
+    def _item(self, fold: Fold) -> Item:
+        call = self._history.call_of(fold.holder)
+        assert call is not None, "the holder answers a call"
+        strictest = joined([self._treated[index] for index in fold.indexes if index in self._treated])
+        if fold.merges:  # chosen lines of what was told before: a summary of summaries loses half with each round
+            strictest = replace(strictest, how=How.EXTRACT)
+        return Item(fold.holder, self._snapshot.messages[fold.holder], call, treatment=strictest, fold=fold)
 
 
 def _freed(items: Sequence[Item]) -> int:
@@ -215,9 +260,9 @@ class _Candidate:
 _Rung = Callable[[_Candidate], Item | None]
 
 
-def _rungs(newest: frozenset[int]) -> tuple[list[_Rung], list[_Rung]]:
+def _rungs(newest: frozenset[int], *, over: bool) -> tuple[list[_Rung], list[_Rung]]:
     """The rungs before folds, and those beside them; `newest` are messages that stay, results only while older
-    ones can be had.
+    ones can be had, calls unless the ceiling is exceeded: a view would leave out whole steps.
     """
 
     def old(candidate: _Candidate) -> bool:
@@ -241,6 +286,8 @@ def _rungs(newest: frozenset[int]) -> tuple[list[_Rung], list[_Rung]]:
         lambda one: one.pointer or (one.smallest() if old(one) or large(one) else None) or elided(one),
         lambda one: one.pointer or one.smallest() or elided(one),
     ]
+    if over:
+        last.append(lambda one: one.pointer or one.smallest() or one.elided())
     return gentler, last
 
 

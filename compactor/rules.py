@@ -198,6 +198,7 @@ class Rules:
         self.given = tuple(rules)
         self._matchers = [_Matcher(rule) for rule in (*rules, *DEFAULT_RULES)]
         self.any_repeatable = any(rule.repeatable for rule in rules)
+        self.any_keep_errors = any(rule.keep_errors for rule in rules)
 
     def treatment(self, tool: str, arguments: str) -> Treatment:
         """What holds for a result of this call; `arguments` is its JSON, or any text."""
