@@ -332,8 +332,9 @@ class _Writer:
         return max(_SMALLEST_BODY, most - 2 - count_message(with_text(item.message.value, head), self.encode))
 
     def _smaller(self, item: Item, head: str) -> int:
-        """Tokens of a body with which a replacement is clearly smaller than its source."""
-        return self._room(item, head, min(LARGEST, int(LARGEST_SHARE * item.tokens)))
+        """Tokens of a body with which a replacement is clearly smaller than its source; a merged fold as planned."""
+        room = self._room(item, head, min(LARGEST, int(LARGEST_SHARE * item.tokens)))
+        return min(room, item.body_tokens) if item.fold is not None and item.fold.merges else room
 
     def _checked(self, item: Item, text: str, kind: Kind, *, provisional: bool = False) -> Replacement | None:
         """The replacement, or None when it is not clearly smaller than its source."""

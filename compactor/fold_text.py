@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -16,6 +17,7 @@ from compactor.wording import Wording, tool_name, wording_beside, wording_for
 
 _SHOWN_TOOLS: Final = 6
 _LEAD: Final = 80  # characters of arguments that a call's line shows at most
+_SKIPPED: Final = re.compile(r"…+ \d+ \w+ …+")  # says how many lines an extract left out
 _CALLS_SHARE: Final = 0.4  # of the room for a text at most lists the calls
 
 
@@ -33,9 +35,11 @@ class FoldText:
         }
 
     def _text(self, index: int) -> str:
-        """What a message held; of an older fold what it told, without its header."""
+        """What a message held; of an older fold the lines that it told, without its header."""
         text = text_of(self._originals[index])
-        return text.partition("\n")[2] if self._messages[index].kind is Kind.FOLD else text
+        if self._messages[index].kind is not Kind.FOLD:
+            return text
+        return "\n".join(line for line in text.split("\n")[1:] if not _SKIPPED.fullmatch(line))
 
     def whole(self) -> str:
         """The steps as one text: what the assistant wrote, each call with its arguments, and what came back."""

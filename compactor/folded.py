@@ -94,27 +94,31 @@ def row_of(message: Message) -> Encoded:
 def with_told(live: Sequence[Message], rows: Sequence[Encoded]) -> list[Encoded]:
     """The rows, and behind each fold that a list came back with the messages it tells of.
 
-    Of a fold that was undone since, they are what was brought back. A row is a fold of ours by its
-    fingerprint alone.
+    Of a fold that was undone since, they are what was brought back, and of one that became part of another
+    what that tells of in its place. A row is a fold of ours by its fingerprint alone.
     """
     known = {m.shown for m in live if m.own != m.shown} | {m.earlier for m in live if m.earlier}
     if known.isdisjoint(row.own for row in rows):
         return list(rows)
     folds = folds_among([message.kind for message in live])
-    told = {live[fold.carriers[-1]].shown: [live[index] for index in fold.hidden] for fold in folds}
+    told = {tuple(live[index].shown for index in fold.carriers): fold.hidden for fold in folds}
+    counts = {carriers[-1]: len(carriers) for carriers in told}
     found: list[Encoded] = []
     for order, row in enumerate(rows):
         found.append(row)
         if row.own not in known:
             continue
         ends = order + 1 == len(rows) or rows[order + 1].value.get("role") not in RESULT_ROLES
-        behind = told[row.own] if row.own in told else _brought_back(live, rows, order) if ends else []
-        found += [row_of(message) for message in behind]
+        carriers = tuple(each.own for each in rows[max(0, order + 1 - counts.get(row.own, 1)) : order + 1])
+        if carriers in told:
+            found += [row_of(live[index]) for index in told[carriers]]
+        elif ends:  # the fold was undone since, or became part of another one
+            found += [row_of(message) for message in _brought_back(live, rows, order)]
     return found
 
 
 def _brought_back(live: Sequence[Message], rows: Sequence[Encoded], order: int) -> list[Message]:
-    """The messages that a fold told of before it was undone; row `order` is the last one that carried it."""
+    """The messages that a fold told of before it was undone or merged; row `order` is the last one that carried it."""
     positions = {name: m.position for m in live for name in (m.shown, m.earlier) if name and name != m.own}
     behind = positions[rows[order].own]
     while order >= 0 and rows[order].own in positions:

@@ -32,7 +32,8 @@ class Fold:
     """Complete steps, oldest first, that become one; indexes count within the snapshot.
 
     `holder` is the result that will tell of them, `told` counts the tokens of their originals,
-    `shown` what a send now pays for the messages that change. `merges`: there are folds among the steps.
+    `shown` what a send now pays for the messages that change. `merges`: folds may be among the steps, or steps too
+    large for one; the text takes at most `most` tokens.
     """
 
     steps: tuple[Step, ...]
@@ -98,9 +99,9 @@ def mergeable(
     """
     reader = _Reader(messages, history, stays, originals, -1, merges=True)
     for run in reader.runs():
-        fold = reader.merged(run)
-        worth = [replace(fold, most=most) for most in BODIES if replace(fold, most=most).saving >= LEAST_SPARED]
-        if worth:
+        whole = reader.merged(run)
+        worth = [fold for most in BODIES if (fold := replace(whole, most=most)).saving >= LEAST_SPARED]
+        if worth and whole.hidden:
             yield worth
 
 
@@ -114,7 +115,7 @@ class _Reader:
     merges: bool = False
 
     def runs(self) -> Iterator[list[Step]]:
-        """Foldable steps with nothing in between, from one with calls to one with calls, or to the end of a fold."""
+        """Foldable steps with nothing in between, from one with calls to one that may end a fold."""
         run: list[Step] = []
         end = -1
         held = self._held() if self.merges else frozenset[int]()
@@ -148,9 +149,7 @@ class _Reader:
             yield list(run[: last + 1])
 
     def _ends(self, step: Step) -> bool:
-        if self.merges:
-            return any(self.messages[index].kind in _FOLDS for index in step.indexes)
-        return bool(step.calls)
+        return any(self.messages[index].kind in _FOLDS for index in step.indexes) if self.merges else bool(step.calls)
 
     def _may_leave(self, step: Step) -> bool:
         indexes = step.indexes
@@ -171,8 +170,13 @@ class _Reader:
         )
 
     def told(self, steps: Sequence[Step]) -> int:
-        """Tokens of the originals."""
-        return sum(self._original(index) for step in steps for index in step.indexes)
+        """Tokens of the originals; a fold counts those of its first call too."""
+        return sum(
+            self._original(index)
+            for step in steps
+            for index in step.indexes
+            if index != step.start or not any(self.messages[i].kind is Kind.FOLD for i in step.answered)
+        )
 
     def _original(self, index: int) -> int:
         message = self.messages[index]

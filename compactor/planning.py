@@ -99,10 +99,12 @@ def what_fills(snapshot: Snapshot, budget: Budget, history: History) -> str:
 
 
 def unread_tokens(snapshot: Snapshot) -> int:
-    """Tokens of large results that wait to be read: the next reply makes them candidates."""
+    """Tokens of large results that wait to be read, and of their calls: the next reply makes them candidates."""
     history = read_history([message.value for message in snapshot.messages])
-    unread = (m.tokens for index, m in enumerate(snapshot.messages) if history.is_unread(index))
-    return sum(tokens for tokens in unread if tokens > LARGE)
+    unread = {index for index in range(len(snapshot.messages)) if history.is_unread(index)}
+    called = {history.step_of[index].start for index in unread if index in history.step_of}
+    waiting = [snapshot.messages[index].tokens for index in unread | called]
+    return sum(tokens for tokens in waiting if tokens > LARGE)
 
 
 def _choose(
@@ -116,7 +118,7 @@ def _choose(
     """
     candidates = list(_candidates(snapshot, history, over=snapshot.total > budget.ceiling))
     newest = _newest(history, keep_results)
-    gentler, last = _rungs(newest, over=snapshot.total > budget.ceiling)
+    gentler, last = _rungs(newest)
     chosen: list[Item] = []
     for rung in [*gentler, *last]:
         chosen = _take(candidates, rung, need)
@@ -128,7 +130,9 @@ def _choose(
             taken = {index for item in old for index in item.indexes}
             left = [one for one in candidates if one.index in newest and one.index not in taken]
             found = list(old)
-            for rung in [_nothing, *last]:
+            for rung in [_nothing, *last, _whatever]:
+                if rung is _whatever and snapshot.total - _freed(found) < budget.threshold:
+                    break
                 found = sorted([*old, *_take(left, rung, need - _freed(old))], key=lambda item: item.index)
                 if _freed(found) >= need:
                     break
@@ -260,9 +264,9 @@ class _Candidate:
 _Rung = Callable[[_Candidate], Item | None]
 
 
-def _rungs(newest: frozenset[int], *, over: bool) -> tuple[list[_Rung], list[_Rung]]:
+def _rungs(newest: frozenset[int]) -> tuple[list[_Rung], list[_Rung]]:
     """The rungs before folds, and those beside them; `newest` are messages that stay, results only while older
-    ones can be had, calls unless the ceiling is exceeded: a view would leave out whole steps.
+    ones can be had.
     """
 
     def old(candidate: _Candidate) -> bool:
@@ -286,13 +290,16 @@ def _rungs(newest: frozenset[int], *, over: bool) -> tuple[list[_Rung], list[_Ru
         lambda one: one.pointer or (one.smallest() if old(one) or large(one) else None) or elided(one),
         lambda one: one.pointer or one.smallest() or elided(one),
     ]
-    if over:
-        last.append(lambda one: one.pointer or one.smallest() or one.elided())
     return gentler, last
 
 
 def _nothing(_candidate: _Candidate) -> Item | None:
     return None
+
+
+def _whatever(candidate: _Candidate) -> Item | None:
+    """Also the arguments of the newest calls: where all else leaves a history over its threshold, a view comes next."""
+    return candidate.pointer or candidate.smallest() or candidate.elided()
 
 
 def _take(candidates: Sequence[_Candidate], rung: _Rung, need: int) -> list[Item]:

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from compactor.drafting import LARGEST, Draft, Limits, Summarize, draft
-from compactor.encodings import encoder
+from compactor.drafting import LARGEST, Limits, draft
 from compactor.exceptions import SummarizerRefused, SummarizerTimeout
 from compactor.folded import folds_among, skeleton
 from compactor.folds import MOST_TOLD
@@ -20,15 +19,14 @@ from compactor.history import read_history
 from compactor.matching import match
 from compactor.models import Kind, Message
 from compactor.planning import Nothing, Plan, Snapshot, plan
-from compactor.records import encode_message, fingerprint
+from compactor.records import encode_message
 from compactor.rules import Rule, rules_of
-from compactor.tokens import Encode, count_message
+from compactor.tokens import count_message
 from compactor.validity import added_faults
 from compactor.view import compose
 from tests.unit.chat import (
     Chat,
     assistant,
-    by_length,
     call,
     calling,
     levels,
@@ -38,40 +36,19 @@ from tests.unit.chat import (
     total,
     user,
 )
-from tests.unit.conversations import busy_conversations, conversations, sound_conversations
-from tests.unit.lists import held
+from tests.unit.folding import (
+    SMALL,
+    chats,
+    drafted,
+    folded,
+    folded_indexes,
+    history_of,
+    o200k,
+    planned,
+    shown,
+    task,
+)
 from tests.unit.summarizers import failing, saying
-
-SMALL = "z" * 600  # 150 tokens: too small for a summary
-
-
-def o200k() -> Encode:
-    return encoder("o200k_base")
-
-
-def planned(messages: Sequence[Message], *, target: int = 1, **given: Any) -> Plan | Nothing:
-    snapshot = Snapshot(messages, total(messages), **given)
-    return plan(snapshot, levels(ceiling=10**6), target_tokens=target, keep_results=0)
-
-
-def task(count: int, text: str = SMALL) -> list[Chat]:
-    chat = [user("go")]
-    for number in range(count):
-        chat += [calling(call(f"c{number}", arguments=f'{{"n":{number}}}')), result(f"c{number}", f"{number}{text}")]
-    return [*chat, assistant("done")]
-
-
-def folded_indexes(found: Plan | Nothing) -> list[list[int]]:
-    items = found.items if isinstance(found, Plan) else ()
-    return [sorted(item.indexes) for item in items if item.fold is not None]
-
-
-def drafted(messages: Sequence[Message], summarize: Summarize | None, *, over: bool = False, **given: Any) -> Draft:
-    found = planned(messages, **given)
-    assert isinstance(found, Plan)
-    snapshot = Snapshot(messages, total(messages), **given)
-    return draft(found, snapshot, encode=by_length, summarize=summarize, limits=Limits(99.0, over=over))
-
 
 # --- which steps
 
@@ -221,44 +198,6 @@ def test_a_skeleton_has_calls_and_no_words() -> None:
 # --- what always holds
 
 
-@st.composite
-def tasks(draw: st.DrawFn) -> list[Chat]:
-    """Turns of an agent: steps with one or more calls, sometimes with words, and results of every size."""
-    chat: list[Chat] = []
-    for turn in range(draw(st.integers(1, 2))):
-        chat.append(user(f"task {turn}"))
-        for order in range(draw(st.integers(2, 9))):
-            names = [f"c{turn}{order}{n}" if draw(st.booleans()) else "same" for n in range(draw(st.integers(1, 2)))]
-            said = draw(st.sampled_from([None, "Now the next one."]))
-            chat.append({**calling(*names), "content": said})
-            sizes = [draw(st.sampled_from([3, 40, 90, 300])) for _ in names]
-            chat += [result(name, f"row {order} " * size) for name, size in zip(names, sizes, strict=True)]
-            if draw(st.integers(0, 5)) == 0:
-                chat.append(assistant("Let me think."))
-        chat.append(assistant(f"answer {turn}"))
-    return chat
-
-
-chats = st.one_of(tasks(), tasks(), tasks(), busy_conversations(), sound_conversations(max_turns=3), conversations())
-
-
-def folded(messages: Sequence[Message], found: Draft) -> list[Message]:
-    """The history after the swap of a draft, as a reader sees it."""
-    new = {item.position: item for item in found.replacements}
-    return [
-        message
-        if (item := new.get(message.position)) is None
-        else replace(
-            message,
-            value=item.value,
-            tokens=item.after,
-            kind=item.kind,
-            shown=message.shown if item.kind is Kind.FOLDED else fingerprint(item.value),
-        )
-        for message in messages
-    ]
-
-
 def compacted(messages: Sequence[Message]) -> list[Message]:
     found = plan(Snapshot(messages, total(messages)), levels(ceiling=10**6), target_tokens=1, keep_results=0)
     if isinstance(found, Nothing):
@@ -267,14 +206,6 @@ def compacted(messages: Sequence[Message]) -> list[Message]:
     written = draft(found, snapshot, encode=o200k(), summarize=None, limits=Limits(0.0, over=True))
     event(f"folds: {min(2, sum(item.kind is Kind.FOLD for item in written.replacements))}")
     return folded(messages, written)
-
-
-def history_of(chat: Sequence[Chat]) -> list[Message]:
-    return [replace(m, tokens=count_message(m.value, o200k())) for m in held(chat)]
-
-
-def shown(messages: Sequence[Message]) -> list[Any]:
-    return [message.value for message in messages if not message.folded]
 
 
 @settings(max_examples=60)
