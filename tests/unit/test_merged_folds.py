@@ -38,16 +38,21 @@ def steps(count: int, first: int = 0, text: str = LINES) -> list[Chat]:
     return found
 
 
+def seen(messages: Sequence[Message], **given: Any) -> Snapshot:
+    """A snapshot whose archive was read."""
+    given.setdefault("originals", {})
+    return Snapshot(messages, total(messages), **given)
+
+
 def tried(messages: Sequence[Message], *, threshold: int = 2_000, ceiling: int = 10**6, **given: Any) -> Plan | Nothing:
     """A plan that may go everywhere; without a target it can never reach its need."""
-    snapshot = Snapshot(messages, total(messages), **{"originals": {}, **given})
+    snapshot = seen(messages, **given)
     return plan(snapshot, levels(threshold=threshold, ceiling=ceiling), target_tokens=1, keep_results=0)
 
 
 def written(messages: Sequence[Message], found: Plan | Nothing, summarize: Any = None, **given: Any) -> Draft:
     assert isinstance(found, Plan)
-    snapshot = Snapshot(messages, total(messages), **{"originals": {}, **given})
-    return draft(found, snapshot, encode=o200k(), summarize=summarize, limits=Limits(99.0, over=True))
+    return draft(found, seen(messages, **given), encode=o200k(), summarize=summarize, limits=Limits(99.0, over=True))
 
 
 def again(messages: Sequence[Message], threshold: int = 2_000, **given: Any) -> list[Message]:
@@ -89,7 +94,7 @@ def test_older_folds_stay_as_long_as_anything_else_frees_enough() -> None:
     more = history_of([*steps(60, first=200), assistant("done")])
     messages += [replace(message, position=len(messages) + message.position) for message in more]
     need = sum(m.tokens for m in more) - 1_500
-    snapshot = Snapshot(messages, total(messages), originals={})
+    snapshot = seen(messages)
     budget = levels(threshold=2_000, ceiling=10**6)
     found = plan(snapshot, budget, target_tokens=total(messages) - need, keep_results=0)
     assert min(min(indexes) for indexes in folded_indexes(found)) > 240
@@ -175,7 +180,7 @@ def test_a_large_need_gives_short_texts() -> None:
 
 def little(messages: Sequence[Message]) -> Plan | Nothing:
     """A plan that needs little."""
-    snapshot = Snapshot(messages, total(messages), originals={})
+    snapshot = seen(messages)
     budget = levels(threshold=2_000, ceiling=10**6)
     return plan(snapshot, budget, target_tokens=total(messages) - 500, keep_results=0)
 
