@@ -24,7 +24,6 @@ class Request:
 
     `lead` are the system messages that open its own list, `variables` fill the places of the system
     text, `extra` are messages that follow the history in this one send; with `keep_rows` none may be missing.
-    `own_list`: the caller brings its own list, so the compaction that the send queues folds nothing.
     """
 
     tools: Any = None
@@ -35,7 +34,6 @@ class Request:
     variables: Mapping[str, Any] | None = None
     extra: tuple[Mapping[str, Any], ...] = ()
     keep_rows: bool = False
-    own_list: bool = False
 
     def __post_init__(self) -> None:
         if self.system is not None and not isinstance(self.system, str):
@@ -121,7 +119,7 @@ def judge(
         "fixed": budget.fixed,
         "prior": prior,
         **({"shadow": shadow} if shadow != "off" else {}),
-        **({"keep_rows": True} if request.keep_rows or request.own_list else {}),
+        **({"keep_rows": True} if request.keep_rows else {}),
     }
     for name in ("min_reclaim", "cache_ttl", "prefer_idle"):
         value = getattr(config, name)

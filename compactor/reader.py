@@ -138,7 +138,7 @@ class SessionReader:
 
     def judge(self, request: Request, fixed: Fixed) -> Judgement:
         """The same object for sends that are judged alike, as nearly all of a bot's are."""
-        key = fixed.total, request.max_output_tokens, request.keep_rows or request.own_list
+        key = fixed.total, request.max_output_tokens, request.keep_rows
         judged = self._judged
         if judged is None or judged[0] != key:
             found = judge(self.config, request, fixed, self.encoding, self._first.slope, self.settings.shadow)

@@ -95,7 +95,7 @@ class Sending:
             request = replace(request, extra=tuple(message.value for message in following))
         listed = None if messages is None else (yield from self._syncing.read(messages))
         if listed is not None:
-            request = replace(request, lead=listed.lead, own_list=True)
+            request = replace(request, lead=listed.lead)
         encode = yield from self._reader.encoder()
         fixed = yield from self._reader.fixed(request)
         mend = listed is None if repair is None else repair

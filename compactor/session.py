@@ -76,7 +76,7 @@ class SessionFlows:
     def sync(self, messages: object) -> Flow[Receipt]:
         """Stores what a caller's own list has new, without a send."""
         read_list = yield from self._syncing.read(messages)
-        request = Request(lead=read_list.lead, own_list=True)
+        request = Request(lead=read_list.lead)
         fixed = yield from self._reader.fixed(request)
         judgement = self._reader.judge(request, fixed)
         placed = yield from self._syncing.place(read_list, judgement, (yield from self._reader.encoder()), mode="look")

@@ -251,7 +251,8 @@ def test_g14_on_a_replica_nothing_is_half_written_and_after_the_promotion_all_go
         server.execute_command("REPLICAOF", "127.0.0.1", "1")
         with pytest.raises(StoreUnavailableError, match="nothing was changed"):
             session.push(user("once"))
-        degraded = session.prepare()
+        assert session.prepare().messages == conversation(7), "what has nothing to write needs no more than to read"
+        degraded = session.prepare(max_output_tokens=900)
         assert (degraded.verdict.fit, degraded.verdict.compaction) == ("degraded", "held(store_unavailable)")
         assert degraded.messages == conversation(7)
         server.execute_command("REPLICAOF", "NO", "ONE")

@@ -175,22 +175,14 @@ def test_the_content_of_folds_goes_with_an_erase(memory: Client, worker: InlineW
 # --- callers that own their list
 
 
-def test_a_send_with_a_list_folds_nothing(memory: Client, worker: InlineWorker) -> None:
-    session = memory.session("folds/own-list", SMALL)
-    session.prepare(TASK)
-    outcome = worker.work("folds/own-list").outcome
-    assert (outcome.by_fold, outcome.items > 0) == (0, True)
-
-
 def grown(session: Any, messages: list[Any]) -> list[Any]:
     return list(session.prepare(messages).messages)
 
 
 def listed(memory: Client, worker: InlineWorker, name: str) -> Any:
-    """A session fed by a caller's list, folded by a send without one."""
+    """A session fed and folded by a caller's list."""
     session = memory.session(name, SMALL)
-    session.sync(TASK)
-    session.prepare()
+    session.prepare(TASK)
     assert worker.work(name).outcome.by_fold > 0
     return session
 
@@ -217,10 +209,8 @@ def test_a_list_with_earlier_summaries_in_it_is_still_the_history(memory: Client
     mine: list[Any] = TASK[:2]
     for start in range(0, 60, 6):
         mine = [*mine, *task(6, first=start, lines=30)]
-        session.sync(mine)
-        queued = session.prepare().verdict.compaction == "queued"
         context = session.prepare(mine)
-        if queued:
+        if context.verdict.compaction == "queued":
             worker.work("folds/list-summaries")
         mine = list(context.messages)  # what it got back is one compaction behind
     assert any(run.by_fold for run in session.compactions())
