@@ -18,7 +18,7 @@ from compactor.copied_marks import known_tags, refusals, seems_copied
 from compactor.effects import Flow, compute, run
 from compactor.exceptions import InvalidMessageError, MessageTooLargeError, StoreUnavailableError, TenantFullError
 from compactor.formats.openai import leading_system
-from compactor.json_values import is_array
+from compactor.json_values import is_array, is_object
 from compactor.models import Receipt, recall_id
 from compactor.reader import HEAVY, MANY, SessionReader
 from compactor.records import ENCODINGS, Encoded, encode_message
@@ -28,6 +28,7 @@ OWN_OPERATION_MS: Final = 10 * 60_000  # our own retries come within seconds
 _CALLERS_OPERATION_MS: Final = 8 * 3_600_000  # chat platforms redeliver for hours
 _ENDINGS: Final = (b"clear", b"erase")
 _ATTEMPTS: Final = 64  # at a place in the history that others take first
+_TEXTS_WITHIN: Final = 5  # levels of a message: tool_calls, a call, its function, its arguments
 LimitResult = int | bool | LimitPolicy | None
 
 
@@ -144,11 +145,8 @@ class Pushing:
         """One message or a list of them as they are stored. Raises InvalidMessageError."""
         given: Sequence[Any] = list(messages) if is_array(messages) else [messages]
         most = self._reader.settings.max_message_bytes
-        return (
-            yield from compute(
-                lambda: [encode_message(message, max_bytes=most) for message in given], heavy=len(given) > MANY
-            )
-        )
+        heavy = len(given) > MANY or any(_room(message, HEAVY) < 0 for message in given)
+        return (yield from compute(lambda: [encode_message(message, max_bytes=most) for message in given], heavy=heavy))
 
     def unconfirmed_or_new(self, content: bytes) -> bytes:
         """The name of an earlier call of this content that raised, or a new one."""
@@ -202,6 +200,18 @@ def operation_id(idempotency_key: str | None) -> bytes:
     if not isinstance(idempotency_key, str) or not idempotency_key:
         raise InvalidMessageError("idempotency_key: expected a non-empty text, for example the platform's message id.")
     return blake2b(idempotency_key.encode("utf-8", "surrogatepass"), digest_size=8, person=b"caller").digest()
+
+
+def _room(value: Any, left: int, depth: int = _TEXTS_WITHIN) -> int:
+    """What is left of so many characters when the text of a message is taken away; negative when there is more."""
+    if isinstance(value, str):
+        return left - len(value)
+    inner: Any = value.values() if is_object(value) else value if is_array(value) else ()
+    for item in inner if depth else ():
+        if left < 0:
+            break
+        left = _room(item, left, depth - 1)
+    return left
 
 
 def _limited(encoded: Sequence[Encoded], policy: LimitPolicy) -> _Given:

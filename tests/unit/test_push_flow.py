@@ -172,3 +172,26 @@ def test_a_session_counted_in_two_encodings_is_pushed_in_both_from_then_on() -> 
     script = bot.script(push=pushed())
     push(bot, user("a"), script)
     assert "" not in script.commands[0].args[9:13]
+
+
+LONG = "word " * 4_000
+CALL: dict[str, Any] = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": LONG}}]}
+
+
+@pytest.mark.parametrize("message", [user(LONG), {"role": "user", "content": [{"type": "text", "text": LONG}]}, CALL])
+def test_a_long_text_is_encoded_and_counted_in_a_thread_wherever_it_stands(message: Any) -> None:
+    bot = Bot()
+    push(bot, user("a"), bot.script(push=pushed()))  # its encoding is loaded
+    little, much = bot.script(push=pushed()), bot.script(push=pushed())
+    push(bot, user("a"), little)
+    push(bot, message, much)
+    assert True not in little.heavy
+    assert much.heavy == [True, True]
+
+
+def test_what_holds_itself_is_refused_as_ever() -> None:
+    bot = Bot()
+    endless: dict[str, Any] = {"role": "user"}
+    endless["content"] = [endless]
+    with pytest.raises(InvalidMessageError):
+        push(bot, endless, bot.script())
