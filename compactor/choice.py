@@ -192,14 +192,14 @@ class _Choice:
         ]
         heapq.heapify(first)
         aside: list[tuple[_Queue, _Entry]] = []
-        used = 0.0
+        used, end = 0.0, max(room, most)
         while first and room - used >= _ROOM and len(aside) < _MISSES:
             _, number = heapq.heappop(first)
             queue = queues[number]
             part = queue.part
             entry = self._fresh(queue, first[0][0] if first else 0.0)
             if entry is not None:
-                tokens = self._fit(part, entry[1], min(max(room, most) - used, part.left))
+                tokens = self._fit(part, entry[1], min(end - used, part.left))
                 used += tokens
                 if not tokens:
                     aside.append((queue, entry))
@@ -300,6 +300,7 @@ def _worth(whole: Read, everywhere: Counter[str], known: frozenset[str]) -> dict
     in_text = {sort: max(0.25, crowd[sort] / _CROWD) ** -_CROWDED for sort in set(sorts.values())}
     worth: dict[str, float] = {}
     for value, sort in sorts.items():
-        times = min(everywhere[value], 3) - 1
-        worth[value] = IN_JSON[sort][times] if value in fields else IN_TEXT[sort][times] * in_text[sort]
+        times = everywhere[value]
+        place = times - 1 if times < 3 else 2
+        worth[value] = IN_JSON[sort][place] if value in fields else IN_TEXT[sort][place] * in_text[sort]
     return worth

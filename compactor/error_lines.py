@@ -13,23 +13,18 @@ ERROR: Final = re.compile(
     r"(?i)\b(?:error|exception|traceback|failed|failure|fatal|panic|denied|refused|not found|no such|timed? ?out)\b"
     r"|[a-z](?:Error|Exception)\b|错误|失败|异常|拒绝"
 )
-# A word in lower case, and the texts that are meant when a line holds it.
-_STEMS: Final[Mapping[str, tuple[str, ...]]] = {
+# Runs of letters in lower case, and the texts of which a line holds one where its run tells of a failure.
+FAILURE_STEMS: Final[Mapping[str, tuple[str, ...]]] = {
     **{word: (word,) for word in ("traceback", "failed", "failure", "fatal", "panic", "denied", "refused")},
     "found": ("not found",), "such": ("no such",), "time": ("time out",), "timed": ("timed out",),
     "timeout": ("timeout",), "timedout": ("timedout",),
 }  # fmt: skip
-_ENDS: Final = ("error", "exception")  # also at the end of a name
+FAILURE_ENDS: Final = ("error", "exception")  # of a run
 _CHINESE: Final = ("错误", "失败", "异常", "拒绝")
 _CODE_LINE: Final = re.compile(
     r"(?:raise|except|def|class|import|from|if|elif|else|return|assert|try|catch|throw|for|while|with|self\.|@|#|//|\*|<)"
     r"(?![\w-]*:? *\d)(?:\W|$)"
 )
-
-
-def failure_stems(word: str) -> tuple[str, ...]:
-    """Texts in lower case, of which a line with this word (letters in lower case) holds one where it tells of one."""
-    return _ENDS if word.endswith(_ENDS) else _STEMS.get(word, ())
 
 
 def may_be_failure(low: str, stems: Iterable[str]) -> bool:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from compactor.choice import Part, choose
@@ -21,6 +22,9 @@ from compactor.wording import Wording
 from compactor.words import values_of
 from compactor.worth import PROTECTED, Sort
 
+_GROUP: Final = attrgetter("group")
+_PLACE: Final = attrgetter("group", "place")
+_KEY: Final = attrgetter("key")
 _HIDDEN: Final = 20  # lines; of fewer, the size in the header says enough
 _COUNTED: Final = re.compile(r"[a-z]+\d{1,2}")  # `step3`: a word and its number, no code
 
@@ -127,8 +131,8 @@ def _records(chosen: Sequence[Passage]) -> str:
     """One line a record; of equal records in a row only the first names its keys."""
     lines: list[str] = []
     head, keys = "", [""]
-    for _, group in groupby(sorted(chosen, key=lambda item: (item.group, item.place)), lambda item: item.group):
-        fields = [(key, list(items)) for key, items in groupby(group, lambda item: item.key)]
+    for _, group in groupby(sorted(chosen, key=_PLACE), _GROUP):
+        fields = [(key, list(items)) for key, items in groupby(group, _KEY)]
         named = fields[0][1][0].head
         is_alike = named == head and keys == [key for key, _ in fields] and "" not in keys
         texts = [(" … " if items[0].is_part else ",").join(item.text for item in items) for _, items in fields]
@@ -146,11 +150,11 @@ def _lines(part: Part, wording: Wording) -> str:
     """The chosen lines in order, and how many are hidden."""
     lines: list[str] = []
     shown = 0
-    for _, group in groupby(sorted(part.chosen, key=lambda item: (item.group, item.place)), lambda item: item.group):
+    for _, group in groupby(sorted(part.chosen, key=_PLACE), _GROUP):
         items = list(group)
-        count = max(item.count for item in items)
+        count = max([item.count for item in items])
         shown += count
-        line = " … ".join(item.text for item in items)
+        line = items[0].text if len(items) == 1 else " … ".join([item.text for item in items])
         lines.append(line if count == 1 else wording.lines_repeated.format(line=line, count=count))
     hidden = part.read.lines - shown
     if hidden > _HIDDEN:

@@ -117,7 +117,10 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 _SHORT: Final = ("the ai", "ai :")  # their word is too short to be one of a text's words
 _COMMANDS: Final = {verb: (f"{verb} ",) for verb in _VERBS}
-_STEMS: Final = {word: (*_WORDS.get(word, ()), *_COMMANDS.get(word, ())) for word in _WORDS.keys() | _COMMANDS.keys()}
+# Runs of letters in lower case, and the texts of which a line holds one where its run makes it an order.
+ORDER_STEMS: Final = {
+    word: (*_WORDS.get(word, ()), *_COMMANDS.get(word, ())) for word in _WORDS.keys() | _COMMANDS.keys()
+}
 _SPOKEN: Final = (*(stem for stems in _WORDS.values() for stem in stems), *_SHORT, *_CHINESE)
 _ASKED: Final = (*(stem for stems in _COMMANDS.values() for stem in stems), *_CHINESE_COMMANDS)
 _CHINESE_STEMS: Final = tuple({*_CHINESE, *_CHINESE_COMMANDS})
@@ -137,11 +140,6 @@ def is_sentence(line: str) -> bool:
     if len(parts) < _SENTENCE_WORDS or line.rstrip("\"')*> ")[-1:] not in (".", "!", "?"):
         return False
     return sum(1 for part in parts if _WORD.fullmatch(part)) >= _WORDS_SHARE * len(parts)
-
-
-def order_stems(word: str) -> tuple[str, ...]:
-    """Texts in lower case, of which a line with this word (letters in lower case) holds one where the word orders."""
-    return _STEMS.get(word, ())
 
 
 def may_be_order(low: str, stems: Iterable[str]) -> bool:

@@ -97,20 +97,20 @@ class _RowReader:
     def read(self, line: str, order: int, number: str) -> None:
         """Adds the passages of one line; `number` is the one that a file's line stands under."""
         row = row_of(line)
-        text = row.text
-        if row.is_order:
+        text, is_order, failed, cost, values, pieces = row
+        if is_order:
             return
         known = self._seen.get(text)
         if known is not None and not number:
             known.count += 1
             return
         first = len(self.passages)
-        if row.failed or (order in self._edges and not is_sentence(text)):
+        if failed or (order in self._edges and not is_sentence(text)):
             self._telling(row, order)
-        elif row.pieces:
-            self._apart(row.pieces, order)
-        elif row.values:
-            self._whole(Passage(order << 20, order, text, row.cost, row.values))
+        elif pieces:
+            self._apart(pieces, order)
+        elif values:
+            self._whole(Passage(order << 20, order, text, cost, values))
         elif text and number:
             shown = clipped(text, MAX_LINE)
             self.passages.append(Passage(order << 20, order, shown, cost_of(shown) + 1, {}, PLAIN))

@@ -6,7 +6,7 @@ Short lines are shown whole, and of long ones the values with the word before th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
@@ -96,9 +96,9 @@ def _row(line: str) -> Row:
     if not told:
         return Row(text, failed=failed)
     if len(text) > _WHOLE:
-        pieces = tuple(_pieces(text, told))
-        if len(text) > MAX_LINE or sum(len(piece.text) + _BESIDE for piece in pieces) < len(text):
-            return Row(text, failed=failed, pieces=pieces)
+        spans = _spans(text, told)
+        if len(text) > MAX_LINE or sum([end - start + _BESIDE for start, end, _ in spans]) < len(text):
+            return Row(text, failed=failed, pieces=tuple([_piece(text, *span) for span in spans]))
     values = dict(chain.from_iterable(word.values for _, word in told))
     return Row(text, False, failed, cost_of(text) + 1, values)
 
@@ -107,8 +107,9 @@ _known_row: Final = lru_cache(maxsize=_ROWS)(_row)
 forget_rows: Final = _known_row.cache_clear
 
 
-def _pieces(row: str, told: Told) -> Iterator[Piece]:
-    """The values of a line, near ones together, each with the word before it."""
+def _spans(row: str, told: Told) -> list[tuple[int, int, dict[str, Sort]]]:
+    """Where values of a line stand, near ones together, each with the word before it; and these values."""
+    spans: list[tuple[int, int, dict[str, Sort]]] = []
     start = end = -1
     values: dict[str, Sort] = {}
     at = 0
@@ -120,12 +121,13 @@ def _pieces(row: str, told: Told) -> Iterator[Piece]:
                 end = at
                 values.update(word.values)
                 continue
-            yield _piece(row[start:end], start, values)
+            spans.append((start, end, values))
         label = _LABEL_BACKWARDS.match(row[max(0, end, begin - _LABEL_CHARS) : begin][::-1])
         start, end, values = begin - label.end() if label else begin, at, dict(word.values)
-    yield _piece(row[start:end], start, values)
+    spans.append((start, end, values))
+    return spans
 
 
-def _piece(text: str, start: int, values: dict[str, Sort]) -> Piece:
-    text = clipped(text, MAX_LINE)
+def _piece(row: str, start: int, end: int, values: dict[str, Sort]) -> Piece:
+    text = clipped(row[start:end], MAX_LINE)
     return Piece(start, text, cost_of(text) + 1, values)

@@ -31,6 +31,8 @@ MEDIA_TYPES: Final = frozenset(
     {"image_url", "image", "input_image", "input_audio", "audio", "file", "input_file", "document"}
 )
 
+_BLOCK: Final = RUN // 2  # whatever is longer than RUN without a space fills one of the text's blocks of this size
+_SPACE: Final = re.compile(r"\s")
 _RUNS: Final = re.compile(r"\w++|[^\w\s]++")
 _TEXT_TYPES: Final = ("text", "input_text", "output_text", "refusal", None)
 
@@ -43,7 +45,7 @@ def count_text(text: str, encode: Encode) -> int:
 
 
 def _encoded(text: str, encode: Encode) -> int:
-    if max(map(len, text.split()), default=0) <= RUN:
+    if all(_SPACE.search(text, start, start + _BLOCK) for start in range(0, len(text) - _BLOCK + 1, _BLOCK)):
         return encode(text)
     ends = [0]
     for run in _RUNS.finditer(text):

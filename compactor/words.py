@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from compactor.error_lines import failure_stems
-from compactor.orders import order_stems
+from compactor.error_lines import FAILURE_ENDS, FAILURE_STEMS
+from compactor.orders import ORDER_STEMS
 from compactor.worth import Sort
 
 # Long enough words are kept apart by spaces and quotes alone; a thousands separator stays inside.
@@ -51,15 +51,18 @@ class _Words(dict[str, Word | None]):
     """What is known of the words that were read; None of one that says nothing."""
 
     def __missing__(self, chunk: str) -> Word | None:
+        is_plain = chunk.isalpha()
+        values = () if is_plain and chunk[1:].islower() else _values(chunk)  # nothing in a word of a language
+        orders: tuple[str, ...] = ()
+        failures: tuple[str, ...] = ()
         low = chunk.lower()
-        if chunk.isalpha():
-            values = () if chunk[1:].islower() else _values(chunk)  # nothing in a word of a language
-            orders, failures = order_stems(low), failure_stems(low)
-        else:
-            values, runs = _values(chunk), _LETTERS.findall(low)
-            orders = tuple(stem for run in runs for stem in order_stems(run))
-            failures = tuple(stem for run in runs for stem in failure_stems(run))
-        word = Word(values, orders, failures, bool(orders or failures)) if values or orders or failures else None
+        for run in (low,) if is_plain else _LETTERS.findall(low):
+            if run in ORDER_STEMS:
+                orders += ORDER_STEMS[run]
+            if run in FAILURE_STEMS or run.endswith(FAILURE_ENDS):
+                failures += FAILURE_STEMS.get(run, FAILURE_ENDS)
+        is_mark = bool(orders or failures)
+        word = Word(values, orders, failures, is_mark) if values or is_mark else None
         if len(chunk) <= _LONGEST:
             if len(self) >= _MOST:
                 self.clear()
