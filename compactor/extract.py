@@ -132,18 +132,24 @@ def _records(chosen: Sequence[Passage]) -> str:
     lines: list[str] = []
     head, keys = "", [""]
     for _, group in groupby(sorted(chosen, key=_PLACE), _GROUP):
-        fields = [(key, list(items)) for key, items in groupby(group, _KEY)]
-        named = fields[0][1][0].head
-        is_alike = named == head and keys == [key for key, _ in fields] and "" not in keys
-        texts = [(" … " if items[0].is_part else ",").join(item.text for item in items) for _, items in fields]
-        head_of_line = "" if not named else "- " if named == head and lines else f"{named}: "
-        if is_alike:
-            line = ", ".join(texts)
+        items = list(group)
+        named = items[0].head
+        fields = [(key, _joined(list(same))) for key, same in groupby(items, _KEY)]
+        names = [key for key, _ in fields]
+        if named == head and keys == names and "" not in keys:
+            line = ", ".join([text for _, text in fields])
         else:
-            line = " ".join(f"{key}={text}" if key else text for (key, _), text in zip(fields, texts, strict=True))
-        lines.append(head_of_line + line)
-        head, keys = named, [key for key, _ in fields]
+            line = " ".join([f"{key}={text}" if key else text for key, text in fields])
+        lines.append(("" if not named else "- " if named == head and lines else f"{named}: ") + line)
+        head, keys = named, names
     return "\n".join(lines)
+
+
+def _joined(items: Sequence[Passage]) -> str:
+    """What is shown of one field of a record."""
+    if len(items) == 1:
+        return items[0].text
+    return (" … " if items[0].is_part else ",").join([item.text for item in items])
 
 
 def _lines(part: Part, wording: Wording) -> str:

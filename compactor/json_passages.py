@@ -17,6 +17,7 @@ from compactor.words import values_of_words
 from compactor.worth import Sort
 
 _CODE_KEY: Final = re.compile(r"\S*\d{3,}\S*")
+_HOLDING: Final[tuple[type, ...]] = (dict, list, str)  # what may hold other values: a text may be JSON
 _LONGEST_KEY: Final = 80
 _LONGEST_PATH: Final = 160
 _FIELDS: Final = 20_000  # remembered: tools repeat themselves
@@ -109,8 +110,10 @@ def _gather(value: Any, path: str, head: str, key: str, inside: bool, leaves: li
                 if name not in map(str, item.values()):
                     leaves.append(_Leaf(f"{place}[{name}]", named, "", name))
                 _gather(item, f"{place}[{name}]"[-_LONGEST_PATH:], named, "", True, leaves)
-            else:
+            elif isinstance(item, _HOLDING):
                 _gather(item, place, named, name, inside, leaves)
+            else:
+                leaves.append(_Leaf(place, named, name, item))
     elif is_array(value):
         for order, item in enumerate(value):
             if is_object(item) or is_array(item):
