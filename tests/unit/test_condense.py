@@ -95,7 +95,7 @@ def tables(text: str) -> str:
     return found
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(grown(values), spellings)
 @example([{"a": 1}, {"a": 1}, {"a": 1}], {})
 @example({"x1": {"id": "x1", "n": 1}, "x2": {"id": "x2", "n": 2}, "007": {"id": "007", "n": 3}}, {})
