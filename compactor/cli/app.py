@@ -16,7 +16,7 @@ from compactor.exceptions import CompactorError
 # In the order of the help text; each module registers its command when it is imported.
 COMMANDS: Final = (
     "demo", "up", "status", "sessions", "show", "recall", "pin", "undo", "erase", "dead", "retry", "doctor",
-    "shadow", "compact", "replay", "limits", "bench", "bench_fleet", "bench_peers", "bench_retention",
+    "shadow", "compact", "replay", "limits", "bench", "bench_fleet", "bench_growth", "bench_peers", "bench_retention",
     "bench_workers", "bench_soak", "chaos", "serve", "keys", "configs",
 )  # fmt: skip
 

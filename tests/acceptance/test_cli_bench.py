@@ -37,3 +37,19 @@ def test_an_unknown_part_is_told() -> None:
     ended = run("bench", "--only", "speed")
     assert ended.code == 2
     assert "only: expected one of reads, writes, swaps, compactions, texts." in ended.err
+
+
+def test_growth_tells_what_each_call_costs_at_each_size(server: EmbeddedServer) -> None:
+    sizes = ("--length", "5", "--length", "20", "--sessions", "3", "--sessions", "6")
+    ended = run("bench", "growth", *sizes, "--rounds", "5", "--json", env={"REDIS_URL": server.url})
+    assert ended.code == 0
+    of_length = {"estimate", "push", "prepare, one new", "prepare, nothing new", "first prepare", "originals"}
+    told = {(row["of"], row["count"], row["call"]) for row in ended.rows}
+    assert told == {
+        *(("messages", count, call) for count in (5, 20) for call in of_length),
+        *(("sessions", count, call) for count in (3, 6) for call in ("estimate", "push", "prepare")),
+    }
+    assert all(row["us"] > 0 < row["hmgets"] for row in ended.rows)
+    client: Any = redis.Redis(port=server.port)
+    assert not list(client.scan_iter("*bench-*"))
+    client.close()
