@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b, sha1
 from typing import Any, Final, cast
@@ -123,7 +123,10 @@ class Record:
 
     def value(self) -> Any:
         """The message, read-only. Raises SessionDamagedError when it cannot be read, or is no message."""
-        return freeze(_read_message(self.text, self.flags))
+        value = read_json(self.text, self.flags)
+        if not isinstance(value, dict):
+            raise SessionDamagedError("stored record: holds no message; it was damaged outside of Compactor.")
+        return freeze(cast("Any", value))
 
     def counted(self, encoding: str) -> int | None:
         """Tokens of the message in this encoding, or None when nobody counted it yet."""
@@ -192,13 +195,17 @@ def unpack(data: bytes) -> Record:
     return Record(flags, known, (cl100k, o200k), pushed_ms, own, shown, chain, data[start:], cut, earlier)
 
 
-def original_value(data: bytes) -> Any:
-    """The message of a stored record that is an original without flags, as nearly all are; None for another record.
+def original_values(rows: Sequence[bytes]) -> list[Any]:
+    """The messages of stored records that are originals without flags, as nearly all are; None for any other.
 
-    A fresh value of the caller's own, so nothing needs to be read-only. Raises SessionDamagedError.
+    Fresh values of the caller's own, so nothing needs to be read-only. What is no message comes as it is, and
+    of a list with JSON that cannot be read nothing comes but None.
     """
-    whole = data.startswith(_ORIGINAL) and len(data) > _HEAD.size
-    return _read_message(data[_HEAD.size :], 0) if whole else None
+    start = _HEAD.size
+    try:
+        return [orjson.loads(row[start:]) if row.startswith(_ORIGINAL) and len(row) > start else None for row in rows]
+    except ValueError:
+        return [None] * len(rows)
 
 
 def encode_message(message: object, *, max_bytes: int | None = None) -> Encoded:
@@ -270,13 +277,6 @@ def read_json(text: bytes, flags: int) -> Any:
         raise SessionDamagedError(
             "stored record: its JSON cannot be read; it was damaged outside of Compactor."
         ) from None
-
-
-def _read_message(text: bytes, flags: int) -> Any:
-    value = read_json(text, flags)
-    if not isinstance(value, dict):
-        raise SessionDamagedError("stored record: holds no message; it was damaged outside of Compactor.")
-    return cast("Any", value)
 
 
 def _write_standard(value: Any) -> bytes:

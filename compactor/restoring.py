@@ -9,10 +9,12 @@ from typing import Any, Final
 from compactor.archive import cut_record, decompress
 from compactor.commands.read import Rows, Stored
 from compactor.exceptions import SessionDamagedError, StoreUnavailableError
+from compactor.frozen import thaw
 from compactor.models import Kind, recall_id
-from compactor.records import PINNED, Record, original_value, read_record, unpack
+from compactor.records import PINNED, Record, original_values, read_record, unpack
 from compactor.tokens import Encode, count_message
 
+_MESSAGE: Final = frozenset({dict})
 ATTEMPTS: Final = 8  # at a history that others change all the while
 
 
@@ -34,15 +36,22 @@ def contended() -> StoreUnavailableError:
 
 
 def originals_of(stored: Rows) -> list[Any]:
-    """The live conversation as it was pushed, every replacement undone. Raises SessionDamagedError."""
-    values: list[Any] = []
-    for position, row in enumerate(stored.rows, start=stored.offset):
-        value = original_value(row)
-        if value is not None:
-            values.append(value)
-        elif (record := _readable(row, position)).kind is not Kind.TOMBSTONE:
-            values.append(original_of(stored, position, record).value())
-    return values
+    """The live conversation as it was pushed, every replacement undone, in values of the caller's own.
+
+    Raises SessionDamagedError.
+    """
+    values = original_values(stored.rows)
+    if _MESSAGE.issuperset(map(type, values)):
+        return values
+    told: list[Any] = []
+    for position, (row, value) in enumerate(zip(stored.rows, values, strict=True), start=stored.offset):
+        if type(value) in _MESSAGE:
+            told.append(value)
+            continue
+        record = _readable(row, position)
+        if record.kind is not Kind.TOMBSTONE:
+            told.append(thaw(original_of(stored, position, record).value()))
+    return told
 
 
 def _readable(row: bytes, position: int) -> Record:
