@@ -24,7 +24,7 @@ FOLD_TOKENS: Final = 400  # what carries a fold, header included
 NOTE_TOKENS: Final = 30  # a further result of the step that carries a fold
 BODIES: Final = (340, 160, 60)  # tokens that the text of several folds in one may take: the longest that will do
 _FOLDS: Final = (Kind.FOLD, Kind.FOLDED)
-_TOLD: Final = re.compile(r"(\d+) tokens")  # in the header of a fold, in either language
+_TOLD: Final = re.compile(r"(\d{1,15}) tokens")  # in the header of a fold, in either language
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,5 +217,6 @@ class _Reader:
 
     def merged(self, run: Sequence[Step]) -> Fold:
         """The whole run as one fold."""
-        *_, whole = self.beginnings([[step] for step in run])
-        return replace(whole, merges=True)
+        holder = max(run[0].answered, key=self._original)
+        shown = sum(self.messages[index].tokens for step in run for index in step.indexes)
+        return Fold(tuple(run), holder, self.told(run), shown - self.messages[run[0].start].tokens, merges=True)

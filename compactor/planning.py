@@ -184,18 +184,16 @@ class _Folding:
         for lengths in folds:
             if freed >= need:
                 break
-            gains = [fold.saving - self._saved(chosen.values(), fold) for fold in lengths]
+            saved = {index: item.saving for index, item in chosen.items()}
+            gains = [fold.saving - sum(saved.get(index, 0) for index in fold.indexes) for fold in lengths]
             order = next((order for order, gain in enumerate(gains) if freed + gain >= need), len(gains) - 1)
             if gains[order] > 0:
                 fold = lengths[order]
-                chosen = {i: item for i, item in chosen.items() if item.indexes.isdisjoint(fold.indexes)}
+                replaced = fold.indexes  # a fold among the items is in none of these, or all of it
+                chosen = {index: item for index, item in chosen.items() if index not in replaced}
                 chosen[fold.holder] = self._item(fold)
                 freed += gains[order]
         return [chosen[index] for index in sorted(chosen)]
-
-    @staticmethod
-    def _saved(items: Iterable[Item], fold: Fold) -> int:
-        return sum(item.saving for item in items if not item.indexes.isdisjoint(fold.indexes))
 
     def _item(self, fold: Fold) -> Item:
         call = self._history.call_of(fold.holder)
