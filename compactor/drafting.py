@@ -90,6 +90,8 @@ def _by_model(
     for item in items:
         if item not in readable and not item.renews:
             writer.add(writer.extracted(item), item)
+    if not readable:
+        return
     requests = [writer.request(item) for item in readable]
     ended = 0
 

@@ -263,6 +263,7 @@ def test_a_result_of_images_alone_is_not_sent_to_the_model() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,xxxx"}}
     item = one([image, image], model)
     assert model.requests == []
+    assert model.deadlines == [], "it was asked for nothing"
     assert text_of(item.value).endswith("2 image or file part(s) left out")
 
 
