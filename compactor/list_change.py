@@ -104,14 +104,21 @@ def as_given(held: CachedHistory, found: Match) -> frozenset[int]:
     for fold in folds_among([message.kind for message in held.messages]):
         there = [items[index] for index in fold.indexes if index in items]
         if len(there) < len(fold.indexes):
-            parts.update(i for i in there if found.items[i].own == held.messages[_place(found, i)].own)
+            parts.update(there)
     return found.own_words | parts
 
 
-def _place(found: Match, i: int) -> int:
-    place = found.places[i]
-    assert place is not None
-    return place
+def untold(held: CachedHistory, found: Match) -> dict[int, Message]:
+    """The items to be shown as originals that the list has not: of a fold in parts, what an older one or a view hides.
+
+    With each the message that stands there. The texts that tell of them in the list go as well.
+    """
+    given = as_given(held, found) - found.own_words
+    if all(found.items[i].text for i in given):
+        return {}
+    there = {i: place for i, place in enumerate(found.places) if place is not None}
+    members = {i: held.messages[there[i]] for i in given}
+    return {i: message for i, message in members.items() if found.items[i].own != message.own or message.folded}
 
 
 def tokens_of(held: CachedHistory, found: Match, change: Change | None, encoding: str, encode: Encode) -> int:

@@ -18,13 +18,13 @@ from compactor.formats.openai import leading_system
 from compactor.frozen import freeze
 from compactor.json_values import is_array
 from compactor.judging import beginning_at
-from compactor.list_change import as_given, change_of, split_fold, tokens_of
+from compactor.list_change import as_given, change_of, split_fold, tokens_of, untold
 from compactor.matching import Match, expanded, match
 from compactor.models import Message
 from compactor.pushing import OWN_OPERATION_MS, Pushing, operation_id
 from compactor.queueing import Queueing
 from compactor.reader import HEAVY, MANY, Look, SessionReader
-from compactor.records import ENCODINGS, Encoded
+from compactor.records import ENCODINGS, Encoded, encode_message
 from compactor.tokens import Encode, count_message, json_text
 from compactor.unfolding import Unfolding
 
@@ -115,6 +115,7 @@ class Syncing:
                 break
         else:
             unsaved = CONTENDED
+        found = yield from self._with_told(seen.history, found, listed.rows)
         messages = yield from self.messages(seen.history, found, encode)
         self._remember(messages if unsaved else (), seen.history)
         return Placed(messages, seen, unsaved, problems, found.closed, refusal if unsaved == TENANT_FULL else None)
@@ -124,6 +125,8 @@ class Syncing:
         held = self._reader.around.histories.get(self._reader.cache_key) or EMPTY
         listed = self._completed(listed)
         found = yield from self._matched(held, listed.rows)
+        if untold(held, found):
+            found = match((), listed.rows)
         messages = yield from self.messages(held, found, encode)
         self._remember(messages, held)
         return messages
@@ -168,6 +171,20 @@ class Syncing:
     def _matched(self, held: CachedHistory, rows: Sequence[Encoded]) -> Flow[Match]:
         heavy = len(rows) > MANY
         return (yield from compute(lambda: match(held.messages, rows, lead=held.lead, sent=held.sent), heavy=heavy))
+
+    def _with_told(self, held: CachedHistory, found: Match, rows: Sequence[Encoded]) -> Flow[Match]:
+        """The match with the originals that the answer needs; where one is gone, the list row for row."""
+        wanted = untold(held, found)
+        if not wanted:
+            return found
+        records = yield from self._unfolding.told(message.position for message in wanted.values())
+        items = list(found.items)
+        for i, message in wanted.items():
+            record = records.get(message.position)
+            if record is None or record.own != message.own:
+                return match((), rows)
+            items[i] = encode_message(record.value())
+        return replace(found, items=tuple(items))
 
     def _look(
         self, held: CachedHistory, found: Match, judgement: Judgement, encode: Encode, mode: Mode

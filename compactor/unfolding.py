@@ -7,14 +7,16 @@ from dataclasses import replace
 from typing import Final
 
 from compactor.cached_history import CachedHistory
-from compactor.commands import read, revise
+from compactor.commands import read, recall, revise
 from compactor.commands.read import Stored
 from compactor.effects import Flow, compute, run
+from compactor.exceptions import RecallExpiredError, SessionNotFoundError
 from compactor.folded import Folded, folds_among
 from compactor.models import Code, Kind, Outcome
 from compactor.outcomes import to_json
 from compactor.queueing import new_id
 from compactor.reader import SessionReader
+from compactor.records import Record
 from compactor.restoring import before, restored
 
 CUT_THROUGH: Final = "cut_through"  # the reason of an undo that nobody asked for
@@ -58,6 +60,18 @@ class Unfolding:
                 )
             )
         yield from self._reader.current()
+
+    def told(self, positions: Iterable[int]) -> Flow[dict[int, Record]]:
+        """The originals at these positions, as far as there are any; nothing is changed."""
+        wanted, found = sorted(positions), dict[int, Record]()
+        while wanted:
+            last = wanted[0] + recall.LONGEST_RUN - 1
+            try:
+                found |= yield from run(recall.recall_run(self._reader.keys, wanted[0], min(last, wanted[-1])))
+            except (RecallExpiredError, SessionNotFoundError):  # the conversation ended meanwhile
+                return {}
+            wanted = [position for position in wanted if position > last]
+        return {position: record for position, record in found.items() if record.kind in (Kind.ORIGINAL, Kind.LIMITED)}
 
 
 def with_whole_folds(stored: Stored, end: int) -> Stored:

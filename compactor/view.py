@@ -194,7 +194,8 @@ class _Composer:
             if first is None:
                 first = order
             following = self.droppable[order + 1].start if order + 1 < len(self.droppable) else len(self.messages)
-            ends = self.keep_rows or following == len(self.messages) or not dropped[following]
+            ends = following == len(self.messages) or not dropped[following]
+            ends = ends or (self.keep_rows and following not in self.told_by)  # what a fold tells of has no row to keep
             if ends or not all(dropped[step.start : following]):
                 carried.update(self._carry(first, order))
                 first = None

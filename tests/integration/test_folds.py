@@ -371,3 +371,49 @@ def test_a_phrase_that_a_fold_lost_brings_it_back(memory: Client, worker: Inline
     worker.work("folds/phrase")
     assert phrase in str(session.prepare().messages)
     assert session.originals() == TASK
+
+
+@pytest.mark.parametrize("missing", [0, 2])
+def test_a_view_that_ends_inside_a_later_fold_is_answered_with_originals(
+    connect: Connect, settings: Settings, worker: InlineWorker, missing: int
+) -> None:
+    name = f"folds/view-{missing}"
+    session, wide = (connect(settings).session(name, config) for config in (SMALL, ModelConfig("gpt-4o", 128)))
+    part = [*TASK[:2], *task(33)]
+    view = grown(session, part)
+    assert len(view) < len(part)
+    session.prepare([*part, *task(20, first=60)])
+    assert worker.work(name).outcome.by_fold > len(part)
+    revision = session.status().revision
+    stale = view[: len(view) - missing]
+    assert grown(wide, stale) == part[: len(part) - missing]
+    assert not faults(grown(session, stale))
+    assert session.status().revision == revision
+
+
+def test_no_stale_list_that_came_back_is_answered_with_a_part_of_a_fold(memory: Client, worker: InlineWorker) -> None:
+    session = memory.session("folds/stale", SMALL)
+    talk: list[Any] = TASK[:2]
+    older: list[list[Any]] = []
+    for start in range(0, 32, 8):
+        talk = [*talk, *task(8, first=start, lines=30)]
+        if session.prepare(talk).verdict.compaction == "queued":
+            worker.work("folds/stale")
+        revision = session.status().revision
+        for stale in older:
+            assert not faults(grown(session, stale))
+        assert session.status().revision == revision
+        older = [*older, *(grown(session, talk[: len(talk) - missing]) for missing in (0, 4, 8))][-6:]
+    assert sum(run.by_fold for run in session.compactions()) > len(talk) / 2
+    assert session.originals() == talk[1:]
+
+
+def test_a_view_that_keeps_rows_names_all_that_a_fold_tells_of(memory: Client, worker: InlineWorker) -> None:
+    session = listed(memory, worker, "folds/rows-view")
+    wide = memory.session("folds/rows-view", ModelConfig("gpt-4o", 128))
+    talk = [*TASK, *task(30, first=40)]
+    view = session.prepare(talk, keep_rows=True)
+    assert view.verdict.fit == "shortened"
+    session.undo()
+    assert grown(wide, list(view.messages)) == talk
+    assert session.originals() == talk[1:]
