@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 import secrets
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from compactor.archive import decompress
+from compactor.budget import Budget
 from compactor.cli.recordings import Recording
 from compactor.cli.simulated_worker import Pace, SimulatedWorker
 from compactor.client import Compactor, Session
 from compactor.commands.command import session_keys
 from compactor.commands.read import read_history
 from compactor.model_config import ModelConfig
-from compactor.models import Code, Context, Fit, Outcome, session_id
+from compactor.models import Code, Context, Fit, Outcome, Verdict, session_id
 from compactor.records import unpack, write_json
 from compactor.settings import Settings
 from compactor.store import Store
@@ -31,6 +34,8 @@ class Played:
 
     `shortened` counts the sends that needed the view, `sudden` those of them that a single step took
     from below the threshold past the ceiling: no compaction could have been there before.
+    Of the compactions that the talk itself started, `halved` reached their target; of each two in a row
+    (`pairs`), `early` are those where the later one came after fewer than threshold - target new tokens.
     """
 
     id: str
@@ -48,6 +53,10 @@ class Played:
     final_tokens: int = 0
     threshold: int = 0
     tokens_saved: int = 0
+    started: int = 0
+    halved: int = 0
+    pairs: int = 0
+    early: int = 0
     lost: int = 0
     invalid: int = 0
     changed: int = 0
@@ -75,14 +84,20 @@ class Player:
         """Pushes message by message, with a send before every assistant message and one at the end."""
         while self._step():
             pass
+        own = self._applied()
         outcome = self._last_compaction()
         self.played.outcome, self.played.reason = outcome.outcome.value, outcome.reason
         last = self.session.prepare(tools=self.recording.tools)
         self._check(last)
         self.played.final_tokens, self.played.threshold = last.verdict.expected, last.verdict.threshold
-        applied = [run for run in self.session.compactions() if run.outcome is Code.APPLIED]
+        applied = self._applied()
         self.played.compactions = len(applied)
         self.played.tokens_saved = sum(run.saved for run in applied)
+        self.played.started, self.played.halved = len(own), sum(run.reached for run in own)
+        self.played.pairs, self.played.early = max(0, len(own) - 1), early(own, levels_of(last.verdict))
+
+    def _applied(self) -> list[Outcome]:
+        return [run for run in self.session.compactions() if run.outcome is Code.APPLIED]
 
     def _step(self, before: float | None = None) -> bool:
         """One message; False at the end, or when the send before it would not come before this time."""
@@ -152,6 +167,16 @@ class Player:
             original = unpack(decompress(blob)).text if blob is not None and record.kind else record.text
             self.played.lost += original != text
             self.played.changed += message.get("role") in KEPT_ROLES and record.text != text
+
+
+def levels_of(verdict: Verdict) -> Budget:
+    """The budget that a verdict was made by."""
+    return Budget(verdict.limit, verdict.threshold, verdict.ceiling, verdict.total - verdict.history)
+
+
+def early(runs: Sequence[Outcome], budget: Budget) -> int:
+    """How many compactions came after fewer than threshold - target tokens since the one before them."""
+    return sum(later.before - run.after < budget.threshold - budget.target for run, later in pairwise(runs))
 
 
 def play(memory: Compactor, store: Store, config: ModelConfig, pace: Pace | None, recording: Recording) -> Played:

@@ -13,8 +13,8 @@ from compactor.cli.console import stdout
 from compactor.cli.player import Played
 
 _SUMS: Final = (
-    "messages", "prepares", "shortened", "sudden", "impossible", "compactions", "tokens_saved", "lost", "invalid",
-    "changed",
+    "messages", "prepares", "shortened", "sudden", "impossible", "compactions", "tokens_saved", "started", "halved",
+    "pairs", "early", "lost", "invalid", "changed",
 )  # fmt: skip
 _COLUMNS: Final = (
     "session", "messages", "sends", "in the view", "compactions", "outcome", "saved", "lost", "invalid", "changed",
@@ -80,5 +80,7 @@ def _print_sum(total: Mapping[str, Any]) -> None:
         f"{share:.1f} % in the view; {total['compactions']} compactions saved {total['tokens_saved']:,} tokens. "
         f"Lost {total['lost']}, invalid {total['invalid']}, changed {total['changed']}.\n"
         f"Of the {total['shortened']:,} sends in the view one step took {total['sudden']:,} from below the threshold "
-        "past the ceiling."
+        "past the ceiling.\n"
+        f"Of {total['started']:,} compactions that the talk started {total['halved']:,} reached their target; "
+        f"of {total['pairs']:,} pairs in a row {total['early']:,} came closer than threshold - target."
     )

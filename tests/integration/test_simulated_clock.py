@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from compactor import Compactor, ModelConfig
-from compactor.cli.player import Played, play
+from compactor import Code, Compactor, ModelConfig
+from compactor.budget import Budget
+from compactor.cli.player import Played, early, play
 from compactor.cli.recordings import Recording, joined
 from compactor.cli.replay_tables import broken, total_of
 from compactor.cli.simulated_worker import Pace
+from compactor.models import Outcome
 from compactor.settings import Settings
 from compactor.store import Store
 
@@ -53,6 +55,31 @@ def test_a_swap_lands_as_many_steps_later_as_the_model_takes(settings: Settings)
     assert late.sudden == never.sudden == 0
     assert at_once.compactions > never.compactions >= 1
     assert not any(broken(total_of([each])) for each in (at_once, soon, late, never))
+
+
+def test_a_compaction_of_nothing_but_images_needs_no_model(settings: Settings) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,xxxx"}}
+    chat = searches(30)["messages"]
+    screens = [{**message, "content": [image]} if message["role"] == "tool" else message for message in chat]
+    with stage(settings) as (memory, store):
+        found = play(memory, store, WINDOW, Pace(5.0, 4.0), Recording("screens", screens, None, "screens"))
+    assert found.compactions > 1
+    assert not broken(total_of([found]))
+
+
+def test_a_compaction_that_reached_its_target_is_followed_no_sooner_than_after_as_many_tokens(
+    settings: Settings,
+) -> None:
+    found = played(settings)
+    assert (found.halved, found.pairs, found.early) == (found.started, found.started - 1, 0)
+    assert found.pairs > 0
+
+
+def test_compactions_that_come_early_are_counted() -> None:
+    budget = Budget(16_000, 12_000, 14_000, fixed=2_000)  # target 7,000
+    runs = [Outcome(Code.APPLIED, before=before, after=after) for before, after in
+            ((12_000, 7_000), (12_000, 7_001), (12_000, 6_000), (12_400, 9_000), (14_500, 13_000))]  # fmt: skip
+    assert [early(runs[:count], budget) for count in range(6)] == [0, 0, 0, 1, 1, 1]
 
 
 def test_the_same_ratio_of_bot_and_model_gives_the_same_figures(settings: Settings) -> None:
