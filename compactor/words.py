@@ -53,16 +53,16 @@ class _Words(dict[str, Word | None]):
     def __missing__(self, chunk: str) -> Word | None:
         is_plain = chunk.isalpha()
         values = () if is_plain and chunk[1:].islower() else _values(chunk)  # nothing in a word of a language
-        orders: tuple[str, ...] = ()
-        failures: tuple[str, ...] = ()
+        orders: set[str] = set()
+        failures: set[str] = set()
         low = chunk.lower()
         for run in (low,) if is_plain else _LETTERS.findall(low):
             if run in ORDER_STEMS:
-                orders += ORDER_STEMS[run]
+                orders.update(ORDER_STEMS[run])
             if run in FAILURE_STEMS or run.endswith(FAILURE_ENDS):
-                failures += FAILURE_STEMS.get(run, FAILURE_ENDS)
+                failures.update(FAILURE_STEMS.get(run, FAILURE_ENDS))
         is_mark = bool(orders or failures)
-        word = Word(values, orders, failures, is_mark) if values or is_mark else None
+        word = Word(values, tuple(orders), tuple(failures), is_mark) if values or is_mark else None
         if len(chunk) <= _LONGEST:
             if len(self) >= _MOST:
                 self.clear()

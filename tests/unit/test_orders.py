@@ -84,6 +84,16 @@ ENDLESS = (
 )  # fmt: skip
 
 
+def test_one_endless_word_takes_time_linear_in_its_length() -> None:
+    took: list[float] = []
+    for count in (40_000, 160_000):
+        word = ".".join(f"send.{order:x}xerror" for order in range(count))
+        started = time.process_time()
+        words_told(word)
+        took.append(time.process_time() - started)
+    assert took[1] < 10 * took[0] + 0.05
+
+
 @pytest.mark.parametrize("piece", ENDLESS)
 def test_one_endless_line_takes_time_linear_in_its_length(piece: str) -> None:
     line = piece * (100_000 // len(piece))
