@@ -93,15 +93,18 @@ def foldable(
 def mergeable(
     messages: Sequence[Message], history: History, stays: frozenset[int], originals: Mapping[int, Message]
 ) -> Iterator[list[Fold]]:
-    """Every run of steps up to its last fold that may become one fold, oldest first; of each, ever shorter texts.
+    """Every run of steps up to its last fold that may become one fold, oldest first; of each, what frees ever more.
 
-    `originals` as in `foldable`; of what is part of a fold none is needed. A fold of which a message stays, stays.
+    First what stands behind the last fold of folds, so that these seldom change, then the whole run; of both, ever
+    shorter texts. `originals` as in `foldable`; of what is part of a fold none is needed. A fold of which a
+    message stays, stays.
     """
     reader = _Reader(messages, history, stays, originals, -1, merges=True)
     for run in reader.runs():
-        whole = reader.merged(run)
-        worth = [fold for most in BODIES if (fold := replace(whole, most=most)).saving >= LEAST_SPARED]
-        if worth and whole.hidden:
+        wholes = [reader.merged(steps) for steps in (reader.newer(run), run) if steps]
+        lengths = [replace(fold, most=most) for fold in wholes if fold.hidden for most in BODIES]
+        worth = [fold for fold in lengths if fold.saving >= LEAST_SPARED]
+        if worth:
             yield worth
 
 
@@ -220,3 +223,13 @@ class _Reader:
         holder = max(run[0].answered, key=self._original)
         shown = sum(self.messages[index].tokens for step in run for index in step.indexes)
         return Fold(tuple(run), holder, self.told(run), shown - self.messages[run[0].start].tokens, merges=True)
+
+    def newer(self, run: Sequence[Step]) -> Sequence[Step]:
+        """The steps behind the last fold of folds; none without one."""
+        merged = [order for order, step in enumerate(run) if self._is_merged(step)]
+        behind = range(merged[-1] + 1, len(run)) if merged else range(0)
+        first = next((i for i in behind if run[i].calls and not self.messages[run[i].start].folded), len(run))
+        return run[first:]
+
+    def _is_merged(self, step: Step) -> bool:
+        return any(self.messages[index].kind is Kind.FOLD for index in step.answered) and self.told([step]) > MOST_TOLD

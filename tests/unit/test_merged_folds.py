@@ -112,6 +112,15 @@ def test_a_second_compaction_right_after_changes_nothing() -> None:
     assert isinstance(tried(once), Nothing)
 
 
+def test_a_fold_of_folds_stays_as_long_as_newer_folds_free_enough() -> None:
+    once = again(several_folds())[:-1]
+    more = again(history_of([user("go"), *steps(120, first=200), assistant("done")]))[1:]
+    messages = [*once, *(replace(message, position=len(once) + order) for order, message in enumerate(more))]
+    (indexes,) = folded_indexes(little(messages))
+    assert min(indexes) == len(once) + 1
+    assert folded_indexes(tried(messages)) == [list(range(2, len(messages) - 1))]
+
+
 def test_folds_of_different_turns_stay_apart() -> None:
     chat = [user("go"), *steps(60), assistant("one"), user("on"), *steps(60, first=60), assistant("two")]
     after = again(again(history_of(chat)))
