@@ -10,7 +10,7 @@ from compactor.commands.sync import Change, Row
 from compactor.folded import Folded, folds_among
 from compactor.matching import Match
 from compactor.models import Kind, Message
-from compactor.records import chain_of
+from compactor.records import Encoded, chain_of
 from compactor.tokens import Encode, count_message
 
 
@@ -35,7 +35,7 @@ def change_of(held: CachedHistory, found: Match, rows: Mapping[int, Row]) -> Cha
         place = found.places[found.reword]
         assert place is not None, "what is reworded stands in the history"
         reword = held.messages[place].position, replace(rows[found.reword], soft=True)
-    return Change(chain, tuple(new), branch, reword)
+    return Change(chain, tuple(new), branch, reword, gaps=found.gaps)
 
 
 def _chain_before(held: CachedHistory, found: Match, rows: Mapping[int, Row]) -> bytes:
@@ -114,11 +114,16 @@ def untold(held: CachedHistory, found: Match) -> dict[int, Message]:
     With each the message that stands there. The texts that tell of them in the list go as well.
     """
     given = as_given(held, found) - found.own_words
-    if all(found.items[i].text for i in given):
-        return {}
     there = {i: place for i, place in enumerate(found.places) if place is not None}
     members = {i: held.messages[there[i]] for i in given}
+    if all(found.items[i].text and not _tells(found.items[i], message) for i, message in members.items()):
+        return {}
     return {i: message for i, message in members.items() if found.items[i].own != message.own or message.folded}
+
+
+def _tells(item: Encoded, message: Message) -> bool:
+    """Whether an item is the text of a fold that stands."""
+    return message.kind is Kind.FOLD and item.own == message.shown
 
 
 def tokens_of(held: CachedHistory, found: Match, change: Change | None, encoding: str, encode: Encode) -> int:

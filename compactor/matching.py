@@ -32,7 +32,8 @@ class Match:
     `places[i]` is the index in the history of item i, or None for a message to be stored; those are
     the last ones. `branch` is the index from which the history is left, `reword` the item whose
     stored words are to change, `own_words` those that are sent as the caller has them; `closed` says
-    that an earlier answer had closed calls among the rows, which are open in the history.
+    that an earlier answer had closed calls among the rows, which are open in the history. With `gaps`
+    the list lacks some of the history before its new messages.
     """
 
     items: tuple[Encoded, ...]
@@ -41,6 +42,7 @@ class Match:
     reword: int | None = None
     own_words: frozenset[int] = frozenset()
     closed: bool = False
+    gaps: bool = False
 
     @property
     def stored(self) -> int:
@@ -186,7 +188,7 @@ class _Matcher:
             if self.same(end - 1, len(self.live) - 1) or self.rewords(end - 1, len(self.live) - 1):
                 places = self._backwards(end)
                 if places is not None:
-                    return self._found(places)
+                    return replace(self._found(places), gaps=True)
         places = self._backwards(len(self.items))
         return None if places is None else self._found(places)
 
@@ -218,7 +220,7 @@ class _Matcher:
             length, start = self._longest_run()
         found = self._found({i: start + i for i in range(length)})
         after = start + length
-        return replace(found, branch=self.live[after] if after < len(self.live) else None)
+        return replace(found, branch=self.live[after] if after < len(self.live) else None, gaps=start > 0)
 
     def _longest_run(self) -> tuple[int, int]:
         """The longest beginning of the items that stands in one piece in the history, the latest such: length, start.

@@ -31,11 +31,13 @@ class Unfolding:
     def unfold(self, held: CachedHistory, fold: Folded) -> Flow[None]:
         """Brings back every message of a fold; they may be folded again.
 
-        Nothing happens when the history changed since it was read, or when the archive has not all of them.
+        Nothing happens when the history changed or grew since it was read (to what leaves it there may be more than was
+        known), or when the archive has not all of them.
         """
         stored = yield from run(read.read_history(self._reader.keys, archive=True))
         positions = [held.messages[index].position for index in fold.indexes]
-        if stored.state.version == held.version and all(position in stored.archive for position in positions):
+        known = stored.state.version == held.version and len(stored.records) == len(held.messages)
+        if known and all(position in stored.archive for position in positions):
             encoder = self._reader.around.encoder
             back = yield from compute(lambda: restored(stored, positions, encoder, flags={}), heavy=True)
             total = stored.state.totals.get(self._reader.encoding, (0, 0))[0]

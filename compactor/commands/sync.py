@@ -34,13 +34,14 @@ class Row:
 class Change:
     """What a list changes: new messages, after a branch at one position or a rewording at another.
 
-    `chain` is the fingerprint of the history that the new messages follow.
+    `chain` is the fingerprint of the history that the new messages follow; with `gaps` the list is not all of it.
     """
 
     chain: bytes
     rows: Sequence[Row] = ()
     branch: int | None = None
     reword: tuple[int, Row] | None = None
+    gaps: bool = False
 
     @property
     def after(self) -> bytes:
@@ -64,7 +65,7 @@ def sync(
     position, reworded = change.reword or (None, None)
     args: list[Argument] = [ttl_ms, max_bytes, version, length, "" if change.branch is None else change.branch]
     args += ("", "", "", "") if position is None or reworded is None else (position, *reworded.args()[:3])
-    args.append(change.chain)
+    args += (change.chain, "same" if change.gaps else "")
     for row in change.rows:
         args += row.args()
 

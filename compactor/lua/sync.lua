@@ -3,6 +3,7 @@
 -- ARGV  1 ttl ms | 2 max session bytes | 3 version, 4 length that a rewording or branch was planned on
 --       5 position from which a branch leaves the history, or empty | 6 position to reword, or empty
 --       7 its head without time | 8 its fingerprint | 9 its JSON | 10 chain before the new messages
+--       11 'same' when they were told from a list with gaps, which holds for that version alone
 --       then per new message: head without time | fingerprint | JSON | chain behind it
 --         | position of a tombstone whose original and replacement, or undone original, it takes over, or empty
 -- returns {'ok', messages stored, bytes of the session with those that a clear moved aside,
@@ -25,13 +26,15 @@ end
 local offset, length = tonumber(state[2] or 0), tonumber(state[3] or 0)
 if redis.call('LLEN', KEYS[2]) ~= length then return {'damaged'} end
 local branch, reword = tonumber(ARGV[5]), tonumber(ARGV[6])
-local first, bytes, chain = 11, tonumber(state[4] or 0), state[5] or ''
+local first, bytes, chain = 12, tonumber(state[4] or 0), state[5] or ''
 local lost = chain == '' and length - (state[7] or 0) > tonumber(state[15] or 0)
 if branch or reword or (lost and ARGV[10] == '') then
   if state[1] ~= ARGV[3] or state[3] ~= ARGV[4] then return {'changed'} end
+elseif ARGV[11] == 'same' and state[1] ~= ARGV[3] then
+  return {'changed'} -- what stands in the list may be replacements that its process did not know
 elseif chain ~= ARGV[10] then -- others may have stored some of the new messages already
   local place, heir, cut = 0, false, false
-  for i = 14, #ARGV, 5 do
+  for i = 15, #ARGV, 5 do
     heir = heir or ARGV[i + 1] ~= ''
     if ARGV[i] == chain then place, cut = i + 2, heir end
   end
@@ -119,7 +122,7 @@ for i = 1, #stored, 1000 do
 end
 bytes = bytes + added
 
-local last = #ARGV >= 14 and ARGV[#ARGV - 1] or ARGV[10]
+local last = #ARGV >= 15 and ARGV[#ARGV - 1] or ARGV[10]
 local changes = {'length', length + #stored, 'bytes', bytes, 'chain', last, 'tombs', tombs}
 local function set(name, value)
   changes[#changes + 1] = name
