@@ -151,10 +151,8 @@ class _Run:
     def plan(self) -> Plan | Nothing:
         """The plan; where it falls short, another one that may fold what was replaced before, from its originals."""
         planned = plan(self.snapshot, self.budget, keep_rows=self.keep_rows)
-        if self.keep_rows or not _falls_short(planned):
-            return planned
         replaced = [message for message in self.snapshot.messages if message.replaced]
-        if not replaced:
+        if self.keep_rows or not replaced or not _falls_short(planned):
             return planned
         again = [message.position for message in replaced if message.kind not in (Kind.FOLD, Kind.FOLDED)]
         self.snapshot = replace(self.snapshot, originals=self._originals(again) if again else {})
@@ -367,8 +365,9 @@ class _Run:
                 before = record.counted(name)
                 before = count_message(record.value(), encodings[name]) if before is None else before
                 saved[name] += before - counts[name]
-            encoded = encode_message(item.value)
-            new.append((item.position, record.showing(encoded, item.kind, provisional=item.provisional, tokens=counts)))
+            shown = record.showing(encode_message(item.value), item.kind, provisional=item.provisional, tokens=counts)
+            if shown != record:  # what an older fold told of stays as it is when a newer one tells of it
+                new.append((item.position, shown))
         return new, saved
 
     def _stamped(self, outcome: Outcome) -> Outcome:

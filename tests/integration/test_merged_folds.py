@@ -15,6 +15,7 @@ from compactor.validity import faults
 from tests.integration.clients import Client, Connect
 from tests.integration.conversations import SMALL, WIDE, assistant, recount, user
 from tests.integration.inline_worker import InlineWorker
+from tests.integration.stored import keys_of
 from tests.integration.test_folds import TASK, grown, kinds, task
 
 STEPS = 60  # of one round: about 13,000 tokens in a window of 8K
@@ -71,6 +72,14 @@ def test_a_second_compaction_changes_nothing(merged: tuple[Any, list[Any], list[
     if session.compact(wait=0.0).outcome is Code.QUEUED:
         assert worker.work("folds/merged").outcome.items == 0
     assert session.prepare().messages == stands
+
+
+def test_a_swap_writes_only_what_changes(
+    merged: tuple[Any, list[Any], list[Any]], raw: Any, settings: Settings
+) -> None:
+    session, _, _ = merged
+    written = raw.lindex(keys_of(settings, "folds/merged").changes, 0).split(b",")
+    assert len(written) < len(session.compactions()[-1].positions) / 2
 
 
 def test_an_undo_brings_the_originals_of_all_steps_back_and_the_audit_says_so(
