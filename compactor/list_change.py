@@ -98,12 +98,12 @@ def split_fold(held: CachedHistory, branch: int) -> Folded | None:
 
 
 def as_given(held: CachedHistory, found: Match) -> frozenset[int]:
-    """The items that are shown as the list has them: of a fold that it has not all of, and those in other words."""
+    """The items that are shown as the list has them: of a fold it ends in or has not all of, and in other words."""
     items = {place: i for i, place in enumerate(found.places) if place is not None}
     parts: set[int] = set()
     for fold in folds_among([message.kind for message in held.messages]):
         there = [items[index] for index in fold.indexes if index in items]
-        if len(there) < len(fold.indexes):
+        if len(there) < len(fold.indexes) or len(found.items) - 1 in there:  # its end is what the model is to read
             parts.update(there)
     return found.own_words | parts
 

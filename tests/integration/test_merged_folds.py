@@ -124,6 +124,17 @@ def test_lists_from_before_the_merge_and_after_it_change_nothing(
     assert session.originals() == [*pushed, assistant("So."), user("And?")]
 
 
+def test_an_older_list_is_answered_with_its_own_end_also_where_a_fold_ends(
+    merged: tuple[Any, list[Any], list[Any]], raw: Any, settings: Settings
+) -> None:
+    session, pushed, _ = merged
+    revision = session.status().revision
+    for fold in folds_among(kinds(raw, settings, "folds/merged")):
+        for end in (fold.hidden[-3], fold.hidden[-1], fold.hidden[-1] + 1):
+            assert grown(session, pushed[: end + 1])[-1] == pushed[end]
+    assert session.status().revision == revision
+
+
 def test_a_phrase_pinned_later_brings_a_merged_fold_back_whole(
     merged: tuple[Any, list[Any], list[Any]], raw: Any, settings: Settings
 ) -> None:
