@@ -7,6 +7,7 @@ as without: what depends on steps and positions alone (sentences of views, pairi
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -73,7 +74,7 @@ def folds_among(kinds: Sequence[Kind]) -> list[Folded]:
             if hidden:
                 close()
             carriers.append(index)
-        elif kind not in (Kind.TOMBSTONE, Kind.CORRUPT):
+        elif (carriers or hidden) and kind not in (Kind.TOMBSTONE, Kind.CORRUPT):
             close()
     close()
     return found
@@ -103,6 +104,7 @@ def with_told(live: Sequence[Message], rows: Sequence[Encoded]) -> list[Encoded]
     folds = folds_among([message.kind for message in live])
     told = {tuple(live[index].shown for index in fold.carriers): fold.hidden for fold in folds}
     counts = {carriers[-1]: len(carriers) for carriers in told}
+    back = _BroughtBack(live, rows)
     found: list[Encoded] = []
     for order, row in enumerate(rows):
         found.append(row)
@@ -113,17 +115,24 @@ def with_told(live: Sequence[Message], rows: Sequence[Encoded]) -> list[Encoded]
         if carriers in told:
             found += [row_of(live[index]) for index in told[carriers]]
         elif ends:  # the fold was undone since, or became part of another one
-            found += [row_of(message) for message in _brought_back(live, rows, order)]
+            found += [row_of(message) for message in back.told_before(order)]
     return found
 
 
-def _brought_back(live: Sequence[Message], rows: Sequence[Encoded], order: int) -> list[Message]:
-    """The messages that a fold told of before it was undone or merged; row `order` is the last one that carried it."""
-    positions = {name: m.position for m in live for name in (m.shown, m.earlier) if name and name != m.own}
-    behind = positions[rows[order].own]
-    while order >= 0 and rows[order].own in positions:
-        run = _RUN.search(text_of(rows[order].value).partition("\n")[0])
-        if run is not None:
-            return [message for message in live if behind < message.position <= int(run[1])]
-        order -= 1
-    return []
+class _BroughtBack:
+    """What folds told of before they were undone or merged; each message is looked at once for all of them."""
+
+    def __init__(self, live: Sequence[Message], rows: Sequence[Encoded]) -> None:
+        self._live, self._rows = live, rows
+        self._places = [message.position for message in live]
+        self._positions = {name: m.position for m in live for name in (m.shown, m.earlier) if name and name != m.own}
+
+    def told_before(self, order: int) -> Sequence[Message]:
+        """The messages of a fold; row `order` is the last one that carried it."""
+        behind = self._positions[self._rows[order].own]
+        while order >= 0 and self._rows[order].own in self._positions:
+            run = _RUN.search(text_of(self._rows[order].value).partition("\n")[0])
+            if run is not None:
+                return self._live[bisect_right(self._places, behind) : bisect_right(self._places, int(run[1]))]
+            order -= 1
+        return []

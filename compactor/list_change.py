@@ -99,9 +99,12 @@ def split_fold(held: CachedHistory, branch: int) -> Folded | None:
 
 def as_given(held: CachedHistory, found: Match) -> frozenset[int]:
     """The items that are shown as the list has them: of a fold it ends in or has not all of, and in other words."""
+    folds = folds_among([message.kind for message in held.messages])
+    if not folds:
+        return found.own_words
     items = {place: i for i, place in enumerate(found.places) if place is not None}
     parts: set[int] = set()
-    for fold in folds_among([message.kind for message in held.messages]):
+    for fold in folds:
         there = [items[index] for index in fold.indexes if index in items]
         if len(there) < len(fold.indexes) or len(found.items) - 1 in there:  # its end is what the model is to read
             parts.update(there)
@@ -114,8 +117,7 @@ def untold(held: CachedHistory, found: Match) -> dict[int, Message]:
     With each the message that stands there. The texts that tell of them in the list go as well.
     """
     given = as_given(held, found) - found.own_words
-    there = {i: place for i, place in enumerate(found.places) if place is not None}
-    members = {i: held.messages[there[i]] for i in given}
+    members = {i: held.messages[place] for i in given if (place := found.places[i]) is not None}
     if all(found.items[i].text and not _tells(found.items[i], message) for i, message in members.items()):
         return {}
     return {i: message for i, message in members.items() if found.items[i].own != message.own or message.folded}
