@@ -132,9 +132,8 @@ def test_e03_no_replacement_is_given_to_a_model_again(modelled: Service, model: 
 
 def test_e04_a_window_full_of_replacements_says_so_and_still_sends(memory: Compactor, worker: InlineWorker) -> None:
     session = memory.session("e04", ModelConfig("gpt-4o", 3))
-    session.push(user("go"))
     for order in range(60):
-        session.push(step(order))
+        session.push([user("go"), *step(order)])  # a fold goes no further than a turn
         context = session.prepare()
         assert context.verdict.sent <= context.verdict.ceiling
         if context.verdict.compaction == "queued":

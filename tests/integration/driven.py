@@ -187,7 +187,7 @@ class Driven(RuleBasedStateMachine):
         folds = self.folds(ended.positions)
         for position in ended.positions:
             entry, (value, kind) = before[position], shown[position]
-            assert not entry.fold, "folds are final"
+            assert not entry.fold or self.folded_whole(entry.fold, ended.positions), "only a fold takes older folds"
             assert entry.replacement is None or kind in (Kind.FOLD, Kind.FOLDED), "summaries are final"
             assert not entry.kept, "undone, and not released"
             assert position in {live.position for live in self.truth.live}
@@ -202,6 +202,10 @@ class Driven(RuleBasedStateMachine):
         self.truth.swap(ended.id, {position: shown[position][0] for position in ended.positions}, folds)
         self.compactions.append(ended.id)
         return ended.outcome
+
+    def folded_whole(self, fold: str, positions: Sequence[int]) -> bool:
+        """Whether a compaction of these positions took all of an older fold."""
+        return {entry.position for entry in self.truth.live if entry.fold == fold} <= set(positions)
 
     def folds(self, positions: Sequence[int]) -> list[tuple[list[int], list[int]]]:
         """Of the folds at these positions: those of the results that carry one, and of what it tells of."""
