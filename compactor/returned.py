@@ -314,6 +314,19 @@ def _is_some_cut(text: str, position: int) -> bool:
     return len(marks) == 1 and mark[2] == recall_id(position) and around and len(tail) <= len(head)
 
 
+def cut_position(value: Mapping[str, Any]) -> int | None:
+    """The position that a row names when it may be a result as a view had cut it."""
+    if value.get("role") not in RESULT_ROLES:
+        return None
+    mark = next((mark for cut in _CUTS.values() for mark in islice(cut.finditer(text_of(value)), 1)), None)
+    return None if mark is None else int(mark[2][1:])
+
+
+def is_cut_of(value: Mapping[str, Any], original: Mapping[str, Any], position: int) -> bool:
+    """Whether a row is this result as a view had cut it, to the letter."""
+    return any(_is_cut(text_of(value), original, recall_id(position), words) for words in _LANGUAGES)
+
+
 def _ids(text: str) -> list[int]:
     """The positions that a sentence of ours names; tools may have names like ours."""
     ends = [text.rpartition(before)[2] for before in _BEFORE_IDS if before in text]

@@ -25,10 +25,12 @@ from compactor.pushing import OWN_OPERATION_MS, Pushing, operation_id
 from compactor.queueing import Queueing
 from compactor.reader import HEAVY, MANY, Look, SessionReader
 from compactor.records import ENCODINGS, Encoded, encode_message
+from compactor.returned import cut_position, is_cut_of
 from compactor.tokens import Encode, count_message, json_text
 from compactor.unfolding import Unfolding
 
 _ATTEMPTS: Final = 8  # at a history that others change all the while
+_CUT_ROWS: Final = 16  # whose originals are looked up at once
 FULL: Final = "session_full"
 TENANT_FULL: Final = "tenant_full"
 CONTENDED: Final = "contended"
@@ -97,6 +99,10 @@ class Syncing:
             held = self._reader.around.histories.get(self._reader.cache_key) or EMPTY
             found = yield from self._matched(held, listed.rows)
             seen = replace(seen, history=held)  # of which `found` speaks, should this attempt be the last
+            if found.branch is not None and (proven := (yield from self._proven_cuts(held, found))):
+                known = replace(held, sent=held.sent | proven)
+                self._reader.around.histories.put(self._reader.cache_key, known)
+                continue
             if found.branch is not None and (fold := split_fold(held, found.branch)) is not None:
                 yield from self._unfolding.unfold(held, fold)
                 continue
@@ -185,6 +191,23 @@ class Syncing:
                 return match((), rows)
             items[i] = encode_message(record.value())
         return replace(found, items=tuple(items))
+
+    def _proven_cuts(self, held: CachedHistory, found: Match) -> Flow[frozenset[bytes]]:
+        """The rows of a fork that are results as another process had cut them, before they were replaced."""
+        replaced = {message.position for message in held.messages if message.live and message.replaced}
+        suspects: dict[bytes, tuple[Encoded, int]] = {}
+        for item in found.items[found.stored :]:
+            position = cut_position(item.value)
+            if position in replaced and item.own not in held.sent and len(suspects) < _CUT_ROWS:
+                suspects[item.own] = item, position
+        if not suspects:
+            return frozenset()
+        records = yield from self._unfolding.told({position for _, position in suspects.values()})
+        return frozenset(
+            own
+            for own, (item, position) in suspects.items()
+            if position in records and is_cut_of(item.value, records[position].value(), position)
+        )
 
     def _look(
         self, held: CachedHistory, found: Match, judgement: Judgement, encode: Encode, mode: Mode

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from compactor.cached_history import CachedHistory
@@ -65,11 +66,13 @@ class Unfolding:
 
     def told(self, positions: Iterable[int]) -> Flow[dict[int, Record]]:
         """The originals at these positions, as far as there are any; nothing is changed."""
-        wanted, found = sorted(positions), dict[int, Record]()
+        wanted: list[int] = sorted(positions)
+        found: dict[int, Record] = {}
         while wanted:
-            last = wanted[0] + recall.LONGEST_RUN - 1
+            last = next((one for one, other in pairwise(wanted) if other > one + 1), wanted[-1])
+            last = min(last, wanted[0] + recall.LONGEST_RUN - 1)
             try:
-                found |= yield from run(recall.recall_run(self._reader.keys, wanted[0], min(last, wanted[-1])))
+                found |= yield from run(recall.recall_run(self._reader.keys, wanted[0], last))
             except (RecallExpiredError, SessionNotFoundError):  # the conversation ended meanwhile
                 return {}
             wanted = [position for position in wanted if position > last]

@@ -215,6 +215,21 @@ def test_a_result_that_was_cut_for_one_send_is_still_whole(memory: Client) -> No
     assert context.verdict.sent <= context.verdict.ceiling
 
 
+def test_a_cut_result_is_known_to_every_process_after_it_was_summarised(
+    connect: Connect, settings: Settings, worker: InlineWorker
+) -> None:
+    one, other = (connect(settings).session("views/cut-elsewhere", SMALL) for _ in range(2))
+    talk = [user("Read it."), *step(1, 600)]
+    held = [*view_of(one, talk), assistant("Read."), user("And?")]
+    one.sync([*talk, *held[-2:], *step(2), *step(3), *step(4)])
+    one.compact()
+    assert worker.work("views/cut-elsewhere").outcome.items > 0
+    before = one.status()
+    other.prepare([*held, *step(2), *step(3), *step(4), assistant("So.")])
+    assert one.originals() == [*talk, *held[-2:], *step(2), *step(3), *step(4), assistant("So.")]
+    assert (one.status().revision, one.status().archived) == (before.revision, before.archived)
+
+
 def test_a_view_in_chinese_is_known_again(memory: Client) -> None:
     session = memory.session("views/chinese", SMALL)
     talk = [user("请找出所有数值的定义位置，并逐一说明。"), *conversation(20)[2:], user("然后呢？")]
