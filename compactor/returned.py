@@ -264,8 +264,8 @@ def _exactly(sums: Sequence[int], wanted: int) -> int:
 def is_shortened(value: Mapping[str, Any], message: Message, *, sent: Collection[bytes] = frozenset()) -> bool:
     """Whether a row is a stored result as a view had cut it: to the letter what the view would write.
 
-    Of a result that was replaced since, there is no text to compare: only a cut of `sent` is known,
-    the fingerprints of the cut results that this process handed out.
+    Of a result that was replaced since, there is only what replaced it to compare, which may have been cut too: a
+    cut of before is known by `sent`, the fingerprints of the cut results that this process handed out.
     """
     stored = message.value
     if value.get("role") not in RESULT_ROLES or stored.get("role") not in RESULT_ROLES:
@@ -273,8 +273,8 @@ def is_shortened(value: Mapping[str, Any], message: Message, *, sent: Collection
     if value.get("tool_call_id") != stored.get("tool_call_id") or value.get("name") != stored.get("name"):
         return False
     text = text_of(value)
-    if message.replaced:
-        return bool(sent) and _is_some_cut(text, message.position) and fingerprint(value) in sent
+    if message.replaced and sent and _is_some_cut(text, message.position) and fingerprint(value) in sent:
+        return True
     return any(_is_cut(text, stored, recall_id(message.position), words) for words in _LANGUAGES)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from compactor.formats.openai import RESULT_ROLES, leading_system, text_of
 from compactor.matching import Match, match
-from compactor.models import Message
+from compactor.models import Kind, Message
 from compactor.records import fingerprint
 from compactor.repair import repair
 from compactor.returned import expand, is_shortened
@@ -158,6 +159,15 @@ CONTENTS: list[Any] = [
     *[LONG, "x" * 3_001, "\n" * 3_000 + "x\n", "错误：没有权限\n" * 300],
     *([{"type": "text", "text": text}, IMAGE] for text in ("page", LONG, "")),
 ]
+
+
+def test_a_cut_of_what_replaced_a_result_is_known_as_long_as_it_stands() -> None:
+    history = held([user("q"), calling("c"), result("c", LONG)])
+    summary = replace(history[2], kind=Kind.SUMMARY, own=b"original")
+    cut = view_of([*history[:2], summary], ceiling=0.3, target=0.5).messages[2]
+    assert cut != summary.value
+    assert is_shortened(cut, summary)
+    assert not is_shortened({**cut, "content": text_of(cut) + "."}, summary)
 
 
 @pytest.mark.parametrize("content", CONTENTS)
