@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from compactor.cached_history import CachedHistory
@@ -70,9 +70,8 @@ def _fold_sources(held: CachedHistory, found: Match, others: Mapping[bytes, Mess
     pinned since (as `others` say) is over.
     """
     branch = len(held.messages) if found.branch is None else found.branch
-    kinds = [message.left if message.kind is Kind.TOMBSTONE else message.kind for message in held.messages]
     sources: dict[int, Message] = {}
-    for fold in reversed(folds_among(kinds)):
+    for fold in reversed(folds_among(_kinds_with_left(held.messages))):
         members = [held.messages[index] for index in fold.indexes]
         if any(message.live and index < branch for index, message in zip(fold.indexes, members, strict=True)):
             continue
@@ -85,6 +84,18 @@ def _fold_sources(held: CachedHistory, found: Match, others: Mapping[bytes, Mess
                 sources |= dict(zip(run, members, strict=True))
                 break
     return sources
+
+
+def _kinds_with_left(messages: Sequence[Message]) -> list[Kind]:
+    """What each message is, or was when it left. What had left before a fold was made around it stands in none."""
+    kinds = [message.left if message.kind is Kind.TOMBSTONE else message.kind for message in messages]
+    following = Kind.ORIGINAL
+    for index in reversed(range(len(kinds))):
+        if messages[index].kind is not Kind.TOMBSTONE or kinds[index] in (Kind.FOLD, Kind.FOLDED):
+            following = kinds[index]
+        elif following is Kind.FOLDED:  # of a fold that began before this message
+            kinds[index] = Kind.TOMBSTONE
+    return kinds
 
 
 def _stays_since(other: Message | None, member: Message) -> bool:

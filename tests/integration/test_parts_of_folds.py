@@ -10,7 +10,7 @@ from compactor import ModelConfig
 from compactor.settings import Settings
 from compactor.validity import faults
 from tests.integration.clients import Client, Connect
-from tests.integration.conversations import SMALL, call, result, rows, user
+from tests.integration.conversations import SMALL, assistant, call, result, rows, user
 from tests.integration.inline_worker import InlineWorker
 from tests.integration.test_folds import LARGE, TASK, grown, listed, task
 
@@ -109,3 +109,17 @@ def test_views_that_end_anywhere_are_answered_as_their_lists_are(memory: Client,
     for part, view in zip(parts, views, strict=True):
         assert len(view) < len(part)
         assert grown(wide, view) == grown(wide, part)
+
+
+def test_a_fold_around_messages_that_had_left_comes_back_whole(memory: Client, worker: InlineWorker) -> None:
+    name = "folds/gap"
+    session = memory.session(name, SMALL)
+    session.sync([*TASK[:12], *task(3, first=70)])
+    session.sync(TASK)  # what another way had brought stays as tombstones among the steps
+    session.prepare(TASK)
+    assert worker.work(name).outcome.by_fold > 12
+    own = grown(session, TASK)
+    assert len(own) < len(TASK)
+    grown(session, [*TASK[:2], assistant("Nowhere."), user("Look again.")])
+    assert grown(session, TASK) == own
+    assert session.originals() == TASK[1:]
