@@ -118,8 +118,11 @@ def _items(
 
 
 def expanded(messages: Sequence[Message], rows: Sequence[Encoded]) -> list[Encoded]:
-    """The rows with what a view of these messages had left out in the place of its sentences."""
-    return _items(messages, range(len(messages)), with_told(messages, rows))[0]
+    """The rows with what a view of these messages had left out in the place of its sentences.
+
+    What folds tell of is not among them: it stands behind its fold wherever the list is matched.
+    """
+    return [row for row in _items(messages, range(len(messages)), with_told(messages, rows))[0] if row.text]
 
 
 @dataclass(slots=True)

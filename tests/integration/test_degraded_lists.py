@@ -19,6 +19,7 @@ from tests.integration.conversations import ROOMY, SMALL, SYSTEM, assistant, con
 from tests.integration.inline_worker import InlineWorker
 from tests.integration.lossy_proxy import LossyProxy
 from tests.integration.stored import bare, keys_of
+from tests.integration.test_folds import TASK
 
 TALK = conversation(2)[1:]
 LONG = [*conversation(20)[1:], user("And?")]
@@ -246,3 +247,30 @@ def test_what_could_not_be_stored_is_forgotten_with_the_conversation(
     stored = raw.lrange(keys_of(settings, f"degraded/{end}").messages, 0, -1)
     assert len(stored) == len(held)
     assert secret.encode() not in b"".join(stored)
+
+
+@pytest.mark.parametrize("views", [1, 2, 3])
+def test_views_of_an_outage_hide_nothing_of_what_folds_tell(
+    far: Client, proxy: LossyProxy, worker: InlineWorker, views: int
+) -> None:
+    name = f"degraded/folds-{views}"
+    session, said = far.session(name, SMALL), list(TASK)
+    session.prepare(said)
+    assert worker.work(name).outcome.by_fold > 0
+    back = list(session.prepare(said).messages)
+    assert len(back) < len(said), "folded"
+    proxy.refuse()
+    for number in range(views):
+        new = [assistant(f"Done {number}."), user("More."), *wide(40 * (number + 1), 5)]
+        said, context = [*said, *new], session.prepare([*back, *new])
+        assert context.left_out
+        assert not added_faults([*back, *new], context.messages)
+        back = list(context.messages)
+    proxy.heal()
+    for number in range(3):
+        new = [assistant("Done."), user(f"And {number}?")]
+        said, context = [*said, *new], session.prepare([*back, *new])
+        assert not added_faults([*back, *new], context.messages)
+        assert session.originals() == said[1:]
+        assert context.verdict.total == far.session(name, ROOMY).prepare().verdict.total + recount(TASK[:1])
+        back = list(context.messages)
