@@ -64,12 +64,12 @@ def match(
     live = [i for i in range(lead, len(history)) if history[i].kind is not Kind.TOMBSTONE]
     shown = [history[i] for i in live]
     said = _without_closings(history, shown, rows)
+    closed = len(said) < len(rows)
     found = _matched(history, live, with_told(shown, said), sent)
     if not all(item.text for item in found.items[found.stored :]):
-        # A fold leaves the history, or left it: its text is all that the list has.
-        said = [row for row in said if row.text]
+        # A fold leaves the history, or left it: its text is all that the list has. Those before it stay what they are.
+        said = [*found.items[: found.stored], *(item for item in found.items[found.stored :] if item.text)]
         found = _matched(history, live, said, sent)
-    closed = len(said) < len([row for row in rows if row.text])
     return replace(found, closed=closed)
 
 

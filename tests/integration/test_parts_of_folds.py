@@ -123,3 +123,21 @@ def test_a_fold_around_messages_that_had_left_comes_back_whole(memory: Client, w
     grown(session, [*TASK[:2], assistant("Nowhere."), user("Look again.")])
     assert grown(session, TASK) == own
     assert session.originals() == TASK[1:]
+
+
+def test_a_list_that_goes_another_way_between_two_folds_keeps_the_first(memory: Client, worker: InlineWorker) -> None:
+    name = "folds/two"
+    session, said = memory.session(name, SMALL), list(TASK)
+    session.prepare(said)
+    assert worker.work(name).outcome.by_fold
+    between = [assistant("Done."), user("More, please."), assistant("Yes?"), user("Go on.")]
+    said = [*said, *between, *task(34, first=100)]
+    session.prepare(said)
+    assert worker.work(name).outcome.by_fold
+    own = grown(session, said)
+    cut, at = own.index(between[2]), said.index(between[2])
+    shown = grown(session, [*own[:cut], assistant("No."), *own[cut + 1 :]])
+    assert shown[: cut + 1] == [*own[:cut], assistant("No.")]
+    assert not faults(shown)
+    assert session.originals()[:at] == [*said[1:at], assistant("No.")]
+    assert [session.recall(f"m{position}") for position in range(len(said) - 1)] == said[1:]
