@@ -58,6 +58,7 @@ class ModelSummarizer:
         self._model = settings.summarizer_model
         self._completions = Completions(settings, self._model)
         self._breaker, self._quota = breaker, quota
+        self._longest_call = settings.call_timeout
         self._window = settings.summarizer_context_limit * 1000
         self._thinks = False
         self._personal = PersonalData(settings.personal_patterns) if settings.personal_placeholders else None
@@ -161,7 +162,8 @@ class ModelSummarizer:
 
         asked = count_messages(messages, call.encode)
         if self._quota is not None:
-            self._quota.take(asked + room, until=call.deadline)
+            # Whoever waits longer has no time left for the call: late is not the same as not asked.
+            self._quota.take(asked + room, until=call.deadline - self._longest_call)
 
         def create() -> Mapping[str, Any]:
             return self._completions.create(messages, tokens=room, thinking=thinking, until=call.deadline)
