@@ -48,7 +48,7 @@ def test_a_crowd_is_worked_off_in_its_turn_and_a_neighbour_is_not_held_up(
 
         def are_done() -> bool:
             if killed:  # whoever sends brings back what a dead worker held
-                for session in crowd:
+                for session in (*crowd, neighbour):
                     session.prepare()
             return all(session.compactions() for session in (*crowd, neighbour))
 
