@@ -107,8 +107,7 @@ def _by_model(
         progress("summarizing", f"{ended} of {len(requests)} results, {writer.draft.saved} tokens saved")
 
     progress("summarizing", f"0 of {len(requests)} results, {writer.draft.saved} tokens saved")
-    if requests:
-        summarize(requests, encode=writer.encode, deadline=limits.deadline, done=done)
+    summarize(requests, encode=writer.encode, deadline=limits.deadline, done=done)
 
 
 def _goal(plan: Plan, snapshot: Snapshot) -> str:

@@ -13,11 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.breaker import Breaker
+from compactor.drafts import unheard
 from compactor.embedded import free_port
 from compactor.exceptions import SummarizerRateLimited, SummarizerThrottled
 from compactor.quota import PATIENCE, Quota, refill
 from compactor.settings import Settings
 from compactor.store import Store
+from compactor.summarizer import ModelSummarizer
+from compactor.testing import ModelServer
+from tests.faults.asking import ENCODE, request
 
 
 @pytest.fixture
@@ -71,6 +75,20 @@ def test_the_deadline_of_a_compaction_ends_a_wait(modelled: Settings, store: Sto
         quota.take(1, until=far())
     with pytest.raises(SummarizerThrottled):  # the next comes in 1.1 s
         quota.take(1, until=time.monotonic() + 0.3)
+
+
+def test_a_wait_leaves_a_call_its_whole_time(modelled: Settings, store: Store) -> None:
+    with ModelServer() as server:
+        told = {"summarizer_rpm": 60, "openai_base_url": server.url, "call_timeout": 2.0}
+        limited = modelled.model_copy(update=told)
+        quota = Quota(limited, store)
+        for _ in range(6):
+            quota.take(1, until=far())
+        model, deadline = ModelSummarizer(limited, quota=quota), time.monotonic() + 2.6  # the next comes in 1.1 s
+        (answer,) = model([request()], encode=ENCODE, deadline=deadline, done=unheard)
+        model.close()
+    assert isinstance(answer, SummarizerThrottled)
+    assert not server.requests
 
 
 def test_tokens_are_counted_and_a_call_larger_than_the_bucket_takes_it_whole(modelled: Settings, store: Store) -> None:
