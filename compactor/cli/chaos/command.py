@@ -218,6 +218,7 @@ def _billed(
         "at_risk": account.at_risk,
         "in_flight": made.in_flight,
         "frozen": made.frozen,
+        "stranded": made.stranded,
         "unsaved": made.unsaved,
         "unexplained": account.unexplained,
         "model_calls": account.calls,

@@ -64,6 +64,13 @@ KINDS: Final = (
     _model("model_stalls", "model: stalls past the call timeout"),
 )
 
+OUTAGES: Final = frozenset(
+    {
+        "worker_cut", "worker_reply_lost", "connections_killed",
+        "redis_killed", "redis_paused", "redis_loading", "redis_oom", "redis_readonly",
+    }
+)  # fmt: skip
+
 
 def schedule(faults: int, random: Random) -> Iterator[Kind]:
     """Kinds in random order, each at least once while there is room; then more, for those that hit nobody."""

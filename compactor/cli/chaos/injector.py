@@ -11,7 +11,8 @@ from typing import Final
 
 import redis
 
-from compactor.cli.chaos.faults import Kind, schedule
+from compactor.cli.chaos.faults import OUTAGES, Kind, schedule
+from compactor.cli.chaos.outages import Outage
 from compactor.cli.chaos.server_faults import Slots
 from compactor.cli.chaos.stage import Stage
 
@@ -69,6 +70,8 @@ class Injector:
             slots = None
         if slots is not None:
             self.hits.append(Hit(kind, began, time.time(), slots))
+            if kind.name in OUTAGES:
+                self.stage.outages.append(Outage(began, time.time(), slots))
         else:
             self.missed[kind.name] += 1
         self._revive_bots()

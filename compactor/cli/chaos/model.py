@@ -37,7 +37,7 @@ MANNERS: Final[dict[str, Callable[[], Answer]]] = {
 class Call:
     """One request of the worker in `slot`: the hash of the text to be shortened, epoch seconds.
 
-    `answered`: the answer was a summary. `value` is an identifier that stands in it.
+    `answered`: the answer was a summary, and left at `sent`. `value` is an identifier that stands in it.
     """
 
     slot: int
@@ -45,6 +45,7 @@ class Call:
     began: float
     answered: bool
     value: str = ""
+    sent: float = 0.0
 
 
 class ChaosModel:
@@ -78,7 +79,8 @@ class ChaosModel:
             if manner:
                 self.misbehaved[manner] += 1
             content = found[1] if found else ""
-            self.calls.append(Call(slot, content, time.time(), answered=not manner, value=_first_value(text)))
+            began, value = time.time(), _first_value(text)
+            self.calls.append(Call(slot, content, began, answered=not manner, value=value, sent=began + delay))
         return MANNERS[manner]() if manner else replace(_good(text), delay=delay)
 
     def _drawn(self) -> str:

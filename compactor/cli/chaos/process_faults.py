@@ -10,6 +10,7 @@ from random import Random
 import redis
 
 from compactor.cli.chaos.calls_under_way import under_way
+from compactor.cli.chaos.outages import away_since
 from compactor.cli.chaos.server_faults import EVERYBODY, NO_WORKER, Slots, seen
 from compactor.cli.chaos.stage import Stage
 from compactor.embedded import Child
@@ -40,13 +41,19 @@ def _kill(stage: Stage, slot: int, child: Child) -> Slots:
 
 
 def _calls_of(stage: Stage, slot: int, child: Child) -> int:
-    """A stopped worker's calls on their way to the model and back; counts all whose answer is not in Redis, too."""
+    """A stopped worker's calls on their way to the model and back.
+
+    Counts those whose answer is not in Redis, too, and of these the ones that Redis was away from.
+    """
     seen(lambda: _stands(child))
-    found = len(under_way(stage.models[slot]))
-    since = time.time() - stage.settings.claim_lease
+    found, now = len(under_way(stage.models[slot])), time.time()
+    since = now - stage.settings.claim_lease
     calls = [call for call in stage.model.calls if call.slot == slot and call.answered and call.began > since]
     stored = _stored(stage) if calls else ""
-    stage.unsaved += sum(call.value not in stored for call in calls)
+    unsaved = [call for call in calls if call.value not in stored]
+    away = away_since(stage.outages, slot, now)
+    stage.unsaved += len(unsaved)
+    stage.stranded += max(0, sum(call.sent >= away for call in unsaved) - found)
     return found
 
 

@@ -15,6 +15,7 @@ import redis
 from compactor.cli.chaos.board import Board
 from compactor.cli.chaos.host import Spec
 from compactor.cli.chaos.model import ChaosModel
+from compactor.cli.chaos.outages import Outage
 from compactor.cli.chaos.workers import Workers
 from compactor.dispatch import Dispatcher
 from compactor.embedded import Child, EmbeddedServer
@@ -62,7 +63,9 @@ class Stage:
     specs: list[Spec] = field(default_factory=list[Spec])
     in_flight: int = 0  # calls to the model whose answer a worker had not read when it was killed
     frozen: int = 0  # the same, of workers that were frozen until their lease was over
-    unsaved: int = 0  # these, and those whose answer had not reached Redis by then
+    stranded: int = 0  # of either, calls whose answer came while Redis could not take it
+    unsaved: int = 0  # all whose answer had not reached Redis by then
+    outages: list[Outage] = field(default_factory=list[Outage])
 
     def control(self) -> Any:
         """A connection of the run's own, past the proxies."""

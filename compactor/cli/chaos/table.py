@@ -42,7 +42,8 @@ def lines(report: dict[str, Any]) -> Sequence[str]:
     calls = (
         f"{report['model_calls']:,} model calls gave a summary, {report['model_failures']:,} did not; "
         f"{report['in_flight']:,} were in flight when their worker was killed, {report['frozen']:,} when it was frozen "
-        f"past its lease: {report['unsaved']:,} with those whose answer had not reached Redis; "
+        f"past its lease, {report['stranded']:,} more had come then while Redis was away: {report['unsaved']:,} "
+        f"answers in all had not reached Redis; "
         f"{report['at_risk']:,} belonged to compactions that a fault hit on their way: at most these may be made again "
         f"(others that were: {report['unexplained']})."
     )
