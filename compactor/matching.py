@@ -13,13 +13,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from compactor.folded import row_of, with_told
+from compactor.folded import folds_among, row_of, with_told
 from compactor.formats.openai import text_of
 from compactor.history import read_history
 from compactor.models import Kind, Message
 from compactor.records import Encoded
 from compactor.repair import is_closing, open_calls
-from compactor.returned import expand, is_shortened
+from compactor.returned import Region, expand, is_shortened
 
 _WHOLE: Final = 12  # characters that are no accident when they stand in another text
 _ENOUGH: Final = 0.5  # of the shorter text, shared at its ends
@@ -76,7 +76,8 @@ def match(
 def _matched(
     history: Sequence[Message], live: Sequence[int], rows: Sequence[Encoded], sent: Collection[bytes]
 ) -> Match:
-    matcher = _Matcher(history, live, *_items(history, live, rows), sent)
+    regions = expand([history[i] for i in live], rows)
+    matcher = _Matcher(history, live, *_items(history, live, rows, regions), sent)
     return matcher.beginning() or matcher.with_gaps() or matcher.branch()
 
 
@@ -102,13 +103,13 @@ def _without_closings(
 
 
 def _items(
-    history: Sequence[Message], live: Sequence[int], rows: Sequence[Encoded]
+    history: Sequence[Message], live: Sequence[int], rows: Sequence[Encoded], regions: Sequence[Region]
 ) -> tuple[list[Encoded], list[int | None]]:
     """The rows, where a view of ours stands among them with what it had left out (by index into `live`)."""
     items: list[Encoded] = []
     known: list[int | None] = []
     start = 0
-    for region in expand([history[i] for i in live], rows):
+    for region in regions:
         items += rows[start : region.first]
         known += [None] * (region.first - start)
         items += [row_of(history[live[k]]) for k in region.places]
@@ -120,9 +121,18 @@ def _items(
 def expanded(messages: Sequence[Message], rows: Sequence[Encoded]) -> list[Encoded]:
     """The rows with what a view of these messages had left out in the place of its sentences.
 
-    What folds tell of is not among them: it stands behind its fold wherever the list is matched.
+    What folds tell of is not among them: it stands behind its fold wherever the list is matched. So a sentence over a
+    part of a fold stays, since the rest of it stands in the list already.
     """
-    return [row for row in _items(messages, range(len(messages)), with_told(messages, rows))[0] if row.text]
+    folds = [frozenset(fold.indexes) for fold in folds_among([message.kind for message in messages])]
+    rows = with_told(messages, rows)
+    regions = [region for region in expand(messages, rows) if not any(_parts(region, fold) for fold in folds)]
+    return [row for row in _items(messages, range(len(messages)), rows, regions)[0] if row.text]
+
+
+def _parts(region: Region, fold: frozenset[int]) -> bool:
+    """Whether a region holds some messages of a fold, and not all."""
+    return 0 < len(fold.intersection(region.places)) < len(fold)
 
 
 @dataclass(slots=True)

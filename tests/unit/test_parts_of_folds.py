@@ -14,12 +14,13 @@ from compactor.cached_history import CachedHistory
 from compactor.folded import skeleton
 from compactor.formats.openai import RESULT_ROLES, leading_system
 from compactor.list_change import as_given, untold
-from compactor.matching import Match, match
+from compactor.matching import Match, expanded, match
 from compactor.models import Kind, Message
 from compactor.records import encode_message, fingerprint
 from compactor.validity import added_faults
 from tests.unit.chat import Chat, call, calling, result, user
 from tests.unit.folding import history_of, shown
+from tests.unit.lists import rows, view_of
 from tests.unit.test_merged_folds import merged
 
 SIZE = 24  # messages of one fold
@@ -45,17 +46,30 @@ def answer(held: CachedHistory, found: Match, chat: Sequence[Chat]) -> list[Any]
 def test_a_list_that_ends_inside_a_fold_is_answered_with_whole_steps(lists: Any, cut: int, kind: str) -> None:
     chat, before, after = lists
     lead = leading_system(chat)
-    rows = {"originals": chat, "before": shown(before), "after": shown(after)}[kind][lead:]
-    end = cut % (len(rows) + 1)
-    while end < len(rows) and rows[end]["role"] in RESULT_ROLES:
+    listed = {"originals": chat, "before": shown(before), "after": shown(after)}[kind][lead:]
+    end = cut % (len(listed) + 1)
+    while end < len(listed) and listed[end]["role"] in RESULT_ROLES:
         end += 1
     held = CachedHistory(1, 1, tuple(after), lead=lead)
-    found = match(after, [encode_message(row) for row in rows[:end]], lead=lead)
+    found = match(after, rows(listed[:end]), lead=lead)
     assert not found.changes
     meant = [chat[after[place].position] for place in found.places if place is not None]
     sent = answer(held, found, chat)
     assert not added_faults(meant, sent)
     assert [m for m in sent if m["role"] == "user"] == [m for m in meant if m["role"] == "user"]
+
+
+@settings(max_examples=80)
+@given(merged(), st.floats(0.1, 0.95), st.sampled_from(["before", "after"]))
+def test_what_a_view_hid_is_new_to_no_history_whose_folds_were_made_since(lists: Any, target: float, kind: str) -> None:
+    """An unsaved list of another time explains a view: a sentence may stand for a part of what is one fold in it."""
+    chat, before, after = lists
+    lead = leading_system(chat)
+    view = view_of(history_of(chat), ceiling=0.9, target=target)
+    listed = rows(view.messages[lead:])
+    kept = before if kind == "before" else after
+    found = match(after, expanded(kept, listed), lead=lead)
+    assert not found.changes
 
 
 def in_one(folds: int) -> tuple[list[Chat], list[Message], list[Chat]]:
@@ -65,22 +79,22 @@ def in_one(folds: int) -> tuple[list[Chat], list[Message], list[Chat]]:
         chat += [calling(call(f"c{n}", arguments=f'{{"n":{n}}}')), result(f"c{n}", f"row {n}")]
     plain = history_of(chat)
     hidden = [replace(m, kind=Kind.FOLDED, value=skeleton(m.value), tokens=0) for m in plain]
-    messages, rows = [*plain[:2], *hidden[2:]], chat[:1]
+    messages, listed = [*plain[:2], *hidden[2:]], chat[:1]
     for first in range(1, len(chat), SIZE):
         header = f"[12 earlier steps (t x12), shortened from 900 tokens; originals: m{first + 1}-{first + SIZE - 1}]"
         sent = {**chat[first + 1], "content": header}
         messages[first + 1] = replace(messages[first + 1], earlier=fingerprint(sent))
-        rows += [chat[first], sent]
+        listed += [chat[first], sent]
     messages[2] = replace(messages[2], kind=Kind.FOLD, value=plain[2].value, shown=b"of all of")
-    return chat, messages, rows
+    return chat, messages, listed
 
 
 def test_older_folds_cost_little_more_than_originals() -> None:
-    chat, messages, rows = in_one(200)
+    chat, messages, told = in_one(200)
     plain = history_of(chat)
     took: dict[str, float] = {}
     for _ in range(3):
-        for name, history, listed in (("plain", plain, chat), ("folds", messages, rows)):
+        for name, history, listed in (("plain", plain, chat), ("folds", messages, told)):
             given_rows = [encode_message(row) for row in listed]
             start = time.process_time()
             found = match(history, given_rows)

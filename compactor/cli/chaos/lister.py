@@ -90,7 +90,9 @@ class Lister:
             return
         way = self.random.random()
         said = self.said
-        if way < 0.1 and len(said) > _MOST_STALE + 2 and self.part.owns != REWORDS:
+        # An older list is one that was stored once: in the middle of a push that failed it would store a part of it.
+        may_lag = len(said) > _MOST_STALE + 2 and self.entries[-1].fate is Fate.STORED
+        if way < 0.1 and may_lag and self.part.owns != REWORDS:
             self._send(said[: -self.random.randint(1, _MOST_STALE)])
         elif way < 0.2 and (head := _second_turn(said)):
             self._send([said[0], *said[head:]])
