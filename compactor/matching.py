@@ -125,9 +125,11 @@ def expanded(messages: Sequence[Message], rows: Sequence[Encoded]) -> list[Encod
     part of a fold stays, since the rest of it stands in the list already.
     """
     folds = [frozenset(fold.indexes) for fold in folds_among([message.kind for message in messages])]
-    rows = with_told(messages, rows)
-    regions = [region for region in expand(messages, rows) if not any(_parts(region, fold) for fold in folds)]
-    return [row for row in _items(messages, range(len(messages)), rows, regions)[0] if row.text]
+    whole = with_told(messages, rows)
+    told = {id(row) for row in whole} - {id(row) for row in rows}
+    regions = [region for region in expand(messages, whole) if not any(_parts(region, fold) for fold in folds)]
+    items = _items(messages, range(len(messages)), whole, regions)[0]
+    return [row for row in items if row.text and id(row) not in told]
 
 
 def _parts(region: Region, fold: frozenset[int]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from compactor.cached_history import CachedHistory
@@ -59,17 +59,34 @@ def test_a_list_that_ends_inside_a_fold_is_answered_with_whole_steps(lists: Any,
     assert [m for m in sent if m["role"] == "user"] == [m for m in meant if m["role"] == "user"]
 
 
-@settings(max_examples=80)
-@given(merged(), st.floats(0.1, 0.95), st.sampled_from(["before", "after"]))
-def test_what_a_view_hid_is_new_to_no_history_whose_folds_were_made_since(lists: Any, target: float, kind: str) -> None:
-    """An unsaved list of another time explains a view: a sentence may stand for a part of what is one fold in it."""
+def undone(chat: Sequence[Chat], messages: Sequence[Message]) -> list[Message]:
+    """The history when all that was replaced was brought back."""
+    originals = history_of(chat)
+    return [
+        replace(original, shown=message.shown, earlier=message.earlier)
+        for original, message in zip(originals, messages, strict=True)
+    ]
+
+
+@settings(max_examples=150)
+@given(merged(), st.data())
+def test_a_list_that_an_unsaved_one_explains_is_no_newer_than_it_was(lists: Any, data: st.DataObject) -> None:
+    """List and unsaved one may be older than the history: folds were made, merged and undone in between."""
     chat, before, after = lists
     lead = leading_system(chat)
-    view = view_of(history_of(chat), ceiling=0.9, target=target)
-    listed = rows(view.messages[lead:])
-    kept = before if kind == "before" else after
-    found = match(after, expanded(kept, listed), lead=lead)
+    times = data.draw(st.sampled_from([
+        [history_of(chat), before, after, undone(chat, after)],
+        [history_of(chat), before, undone(chat, before)],
+    ]))  # fmt: skip
+    now = data.draw(st.integers(0, len(times) - 1))
+    held, listed, kept = times[now], *(times[data.draw(st.integers(0, now))] for _ in range(2))
+    ceiling, target = data.draw(st.floats(0.2, 1.5)), data.draw(st.floats(0.1, 0.95))
+    back = rows(view_of(listed, ceiling=ceiling, target=target).messages[lead:])
+    known = match(held, back, lead=lead)
+    assume(not known.changes)
+    found = match(held, expanded(kept[lead:], back), lead=lead)
     assert not found.changes
+    assert found.places == known.places
 
 
 def in_one(folds: int) -> tuple[list[Chat], list[Message], list[Chat]]:
