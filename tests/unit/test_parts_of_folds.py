@@ -68,7 +68,7 @@ def undone(chat: Sequence[Chat], messages: Sequence[Message]) -> list[Message]:
     ]
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(merged(), st.data())
 def test_a_list_that_an_unsaved_one_explains_is_no_newer_than_it_was(lists: Any, data: st.DataObject) -> None:
     """List and unsaved one may be older than the history: folds were made, merged and undone in between."""
@@ -87,6 +87,16 @@ def test_a_list_that_an_unsaved_one_explains_is_no_newer_than_it_was(lists: Any,
     found = match(held, expanded(kept[lead:], back), lead=lead)
     assert not found.changes
     assert found.places == known.places
+
+
+@settings(max_examples=80)
+@given(merged(), st.data())
+def test_a_list_in_which_nothing_is_left_out_needs_no_unsaved_one(lists: Any, data: st.DataObject) -> None:
+    chat, before, after = lists
+    times = [before, undone(chat, before), after, undone(chat, after)]
+    listed, kept = (data.draw(st.sampled_from(times)) for _ in range(2))
+    back = rows(shown(listed))
+    assert expanded(kept, back) == back
 
 
 def in_one(folds: int) -> tuple[list[Chat], list[Message], list[Chat]]:
