@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from compactor.folded import folds_among, row_of, with_told
-from compactor.formats.openai import text_of
+from compactor.formats.openai import media_of, text_of
 from compactor.history import read_history
 from compactor.models import Kind, Message
 from compactor.records import Encoded
 from compactor.repair import is_closing, open_calls
-from compactor.returned import Region, expand, is_shortened
+from compactor.returned import Region, cut_position, expand, is_shortened
 
 _WHOLE: Final = 12  # characters that are no accident when they stand in another text
 _ENOUGH: Final = 0.5  # of the shorter text, shared at its ends
@@ -119,7 +119,7 @@ def _items(
 
 
 def expanded(messages: Sequence[Message], rows: Sequence[Encoded]) -> list[Encoded]:
-    """The rows with what a view of these messages had left out in the place of its sentences.
+    """The rows, with what a view of these messages had left out or cut as it was.
 
     What folds tell of is not among them: it stands behind its fold wherever the list is matched. So a sentence over a
     part of a fold stays, since the rest of it stands in the list already.
@@ -129,7 +129,16 @@ def expanded(messages: Sequence[Message], rows: Sequence[Encoded]) -> list[Encod
     told = {id(row) for row in whole} - {id(row) for row in rows}
     regions = [region for region in expand(messages, whole) if not any(_parts(region, fold) for fold in folds)]
     items = _items(messages, range(len(messages)), whole, regions)[0]
-    return [row for row in items if row.text and id(row) not in told]
+    places = {message.position: message for message in messages if not message.folded}
+    pictured = {m.value.get("tool_call_id"): m for m in messages if not m.folded and media_of(m.value)}
+    return [_uncut(places, pictured, row) for row in items if row.text and id(row) not in told]
+
+
+def _uncut(places: Mapping[int, Message], pictured: Mapping[Any, Message], row: Encoded) -> Encoded:
+    """The message that a row is when a view had cut it, else the row; one may have lost its media alone, by call id."""
+    position = cut_position(row.value)
+    message = pictured.get(row.value.get("tool_call_id")) if position is None else places.get(position)
+    return row if message is None or not is_shortened(row.value, message) else row_of(message)
 
 
 def _parts(region: Region, fold: frozenset[int]) -> bool:

@@ -115,6 +115,19 @@ def test_a_view_whose_gap_begins_at_parallel_calls_hides_nothing_that_is_lost(fa
     assert session.originals() == [*said, assistant("Done.")]
 
 
+def test_a_result_that_a_view_had_cut_is_stored_whole(far: Client, proxy: LossyProxy) -> None:
+    session = far.session("degraded/cut", SMALL)
+    said = [user("Find them."), *wide(0, 1)]
+    said[-1] = {**said[-1], "content": "found it here. " * 9_000}
+    proxy.refuse()
+    back = list(session.prepare(said).messages)
+    assert len(back) == len(said)
+    assert back[-1] != said[-1], "cut"
+    proxy.heal()
+    session.prepare([*back, assistant("Done.")])
+    assert session.originals() == [*said, assistant("Done.")]
+
+
 @pytest.mark.parametrize("way", ["stale", "headless", "stored in between"])
 def test_a_list_of_its_own_between_two_views_costs_nothing_of_what_they_hide(
     far: Client, proxy: LossyProxy, way: str
