@@ -1,7 +1,7 @@
 """Bots that keep their own list, on a store that loses requests and replies and is away at times.
 
 They go on with what they got back, whatever its fit; send older lists and lists without a head in
-between; undo; and their process is started anew. In the end the history is what was said, once and in order.
+between; undo; and their process is started anew. At any time the history is what was said so far, once and in order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from compactor import Compactor, CompactorError, StoreUnavailableError
+from compactor import Compactor, CompactorError, SessionNotFoundError, StoreUnavailableError
 from compactor.cli.chaos.bot import TOOLS, Part
 from compactor.cli.chaos.talk import Push
 from compactor.settings import Settings
@@ -20,6 +20,8 @@ from compactor.store import Store
 from tests.integration.inline_worker import InlineWorker
 
 STEPS = 60
+MANY_SEEDS = range(1_000, 1_400)
+MANY_STEPS = 200
 
 
 class Bot:
@@ -29,6 +31,7 @@ class Bot:
         self.random = Random(seed)
         self.fails = self.random.choice((0.0, 0.1, 0.3))
         self.away = False
+        self.stored = 0  # messages of the history
         draw = self.random.random
         self.part = Part(
             bot=seed, session=f"lists/{seed}", limit=self.random.choice((8, 16)), strategy="conservative",
@@ -91,7 +94,7 @@ class Bot:
         second = [at for at, message in enumerate(self.said) if message["role"] == "user"][1:2]
         if way < 0.15 and len(self.said) > 10:
             given = self.said[: -self.random.randint(1, 8)]
-        elif way < 0.3 and second:
+        elif way < 0.3 and second and self.stored >= second[0]:  # one that is new as a whole begins a new history
             given = [self.said[0], *self.said[second[0] :]]
         with suppress(StoreUnavailableError):
             context = self.session.prepare(list(given), tools=TOOLS)
@@ -99,12 +102,12 @@ class Bot:
                 self.back = list(context.messages)
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_the_history_is_what_was_said(settings: Settings, seed: int) -> None:
+def play(seed: int, settings: Settings, steps: int) -> None:
+    """One bot's steps; after each of them the history is looked at."""
     bot = Bot(seed, settings)
     with Store(settings) as store, Compactor(settings=settings) as witness:
-        worker = InlineWorker(settings, store)
-        for _ in range(STEPS):
+        worker, session = InlineWorker(settings, store), witness.session(bot.part.session, bot.part.config)
+        for _ in range(steps):
             event = bot.random.random()
             if event < 0.04:
                 bot.away = not bot.away
@@ -116,7 +119,23 @@ def test_the_history_is_what_was_said(settings: Settings, seed: int) -> None:
                 worker.work(bot.part.session)
             else:
                 bot.go_on()
+            with suppress(SessionNotFoundError):
+                found = session.originals()
+                bot.stored = len(found)
+                assert found == bot.said[1 : bot.stored + 1], seed
         bot.away, bot.fails = False, 0.0
         bot.session.prepare(list(bot.present), tools=TOOLS)
-        assert witness.session(bot.part.session, bot.part.config).originals() == bot.said[1:]
+        assert session.originals() == bot.said[1:], seed
         bot.memory.close()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_history_is_what_was_said(settings: Settings, seed: int) -> None:
+    play(seed, settings, STEPS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1_800)
+def test_the_history_is_what_was_said_in_many_long_talks(settings: Settings) -> None:
+    for seed in MANY_SEEDS:
+        play(seed, settings, MANY_STEPS)
