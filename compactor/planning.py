@@ -35,6 +35,7 @@ KEEP_RESULTS: Final = 3
 KEEP_STEPS: Final = 2
 LARGEST_CONDENSED: Final = 0.75  # of its source: what frees less stays for a summary
 NEARLY: Final = 0.9  # of what may be freed
+SLACK: Final = 50  # part of the need that is planned beyond it: written texts free up to 2 % less than planned
 SMALL_CONDENSED: Final = 400  # tokens: no larger than a summary may be
 MARK_TOKENS: Final = 40  # allowance for the mark in an elided string
 
@@ -117,11 +118,12 @@ def _choose(
     frees nearly as much.
     """
     candidates = list(_candidates(snapshot, history, over=snapshot.total > budget.ceiling))
+    aim = need + need // SLACK
     newest = _newest(history, keep_results)
     gentler, last = _rungs(newest)
     chosen: list[Item] = []
     for rung in [*gentler, *last]:
-        chosen = _take(candidates, rung, need)
+        chosen = _take(candidates, rung, aim)
         if _freed(chosen) >= need:
             return chosen
     if not keep_rows:
@@ -133,16 +135,16 @@ def _choose(
             for rung in [_nothing, *last, _whatever]:
                 if rung is _whatever and snapshot.total - _freed(found) < budget.threshold:
                     break
-                found = sorted([*old, *_take(left, rung, need - _freed(old))], key=lambda item: item.index)
+                found = sorted([*old, *_take(left, rung, aim - _freed(old))], key=lambda item: item.index)
                 if _freed(found) >= need:
                     break
             return found
 
         folding = _Folding(snapshot, history, newest)
-        old = folding.added(folding.folds(), _take(candidates, gentler[-1], need), need)
+        old = folding.added(folding.folds(), _take(candidates, gentler[-1], aim), aim)
         chosen = beside(old)
         if _freed(chosen) < need:
-            merged = beside(folding.added(folding.merges(), old, need))
+            merged = beside(folding.added(folding.merges(), old, aim))
             chosen = merged if _is_worth_it(snapshot.total, chosen, merged, budget) else chosen
         if _freed(chosen) >= need:
             return chosen
