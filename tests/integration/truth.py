@@ -61,10 +61,11 @@ class Truth:
         return [entry.shown for entry in self.live if not entry.hidden]
 
     def answer(self, meant: Sequence[Value]) -> list[Value]:
-        """What a send of these messages shows: a fold, where they are all of it."""
+        """What a send of these messages shows: a fold, where they are all of it; their end is what is to be read."""
         found = [next((entry for entry in self.live if entry.pushed == message), None) for message in meant]
         there = [entry.fold for entry in found if entry is not None]
         whole = {name for name in there if there.count(name) == sum(entry.fold == name for entry in self.live)}
+        whole -= {entry.fold for entry in found[-1:] if entry is not None}
         return [
             message if entry is None or (entry.fold and entry.fold not in whole) else entry.shown
             for message, entry in zip(meant, found, strict=True)
