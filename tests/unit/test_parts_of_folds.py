@@ -68,7 +68,7 @@ def undone(chat: Sequence[Chat], messages: Sequence[Message]) -> list[Message]:
     ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(merged(), st.data())
 def test_a_list_that_an_unsaved_one_explains_is_no_newer_than_it_was(lists: Any, data: st.DataObject) -> None:
     """List and unsaved one may be older than the history: folds were made, merged and undone in between."""
@@ -89,7 +89,7 @@ def test_a_list_that_an_unsaved_one_explains_is_no_newer_than_it_was(lists: Any,
     assert found.places == known.places
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(merged(), st.data())
 def test_a_list_in_which_nothing_is_left_out_needs_no_unsaved_one(lists: Any, data: st.DataObject) -> None:
     chat, before, after = lists
