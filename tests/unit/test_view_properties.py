@@ -10,7 +10,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from compactor.encodings import encoder
-from compactor.formats.openai import text_of
+from compactor.formats.openai import RESULT_ROLES, text_of
 from compactor.history import History, read_history
 from compactor.models import Fit, Message
 from compactor.tokens import Encode, count_message
@@ -131,13 +131,17 @@ def test_below_the_ceiling_the_very_same_values_come_back(messages: list[Message
 
 
 def smallest(messages: Sequence[Message]) -> int:
-    """An upper bound of what the smallest list costs: what must stay, unread results at a few hundred characters."""
+    """An upper bound of what the smallest list costs: what must stay, unread results at a few hundred characters.
+
+    A step with a late answer, behind a message of somebody else, stays whole.
+    """
     history = read_history([message.value for message in messages])
     newest = history.steps[-1] if history.steps else None
     kept: set[int] = {index for index in range(len(messages)) if must_stay(history, messages, index)}
     for step in history.steps:
         unread = any(history.is_unread(index) for index in step.indexes)
-        if unread or step is newest or step.open or any(messages[index].pinned for index in step.indexes):
+        late = any(history.roles[index] not in RESULT_ROLES for index in range(step.start + 1, max(step.indexes)))
+        if unread or late or step is newest or step.open or any(messages[index].pinned for index in step.indexes):
             kept.update(step.indexes)
     shortened = {index for index in kept if history.is_unread(index) and not messages[index].pinned}
     return sum(min(messages[index].tokens, 400) if index in shortened else messages[index].tokens for index in kept)
