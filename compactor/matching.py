@@ -18,8 +18,8 @@ from compactor.formats.openai import media_of, text_of
 from compactor.history import read_history
 from compactor.models import Kind, Message
 from compactor.records import Encoded
-from compactor.repair import is_closing, open_calls
-from compactor.returned import Region, cut_position, expand, is_shortened
+from compactor.repair import is_closing, open_calls, repair
+from compactor.returned import Region, cut_position, expand, is_shortened, ours_among
 
 _WHOLE: Final = 12  # characters that are no accident when they stand in another text
 _ENOUGH: Final = 0.5  # of the shorter text, shared at its ends
@@ -63,27 +63,25 @@ def match(
     """
     live = [i for i in range(lead, len(history)) if history[i].kind is not Kind.TOMBSTONE]
     shown = [history[i] for i in live]
-    said = _without_closings(history, shown, rows)
+    said = without_closings(history, shown, rows)
     closed = len(said) < len(rows)
     found = _matched(history, live, with_told(shown, said), sent)
     if not all(item.text for item in found.items[found.stored :]):
         # A fold leaves the history, or left it: its text is all that the list has. Those before it stay what they are.
         said = [*found.items[: found.stored], *(item for item in found.items[found.stored :] if item.text)]
         found = _matched(history, live, said, sent)
-    return replace(found, closed=closed)
+    return replace(found, closed=closed or found.closed)
 
 
 def _matched(
     history: Sequence[Message], live: Sequence[int], rows: Sequence[Encoded], sent: Collection[bytes]
 ) -> Match:
-    regions = expand([history[i] for i in live], rows)
+    regions, closed = _regions([history[i] for i in live], rows)
     matcher = _Matcher(history, live, *_items(history, live, rows, regions), sent)
-    return matcher.beginning() or matcher.with_gaps() or matcher.branch()
+    return replace(matcher.beginning() or matcher.with_gaps() or matcher.branch(), closed=closed)
 
 
-def _without_closings(
-    history: Sequence[Message], live: Sequence[Message], rows: Sequence[Encoded]
-) -> Sequence[Encoded]:
+def without_closings(history: Sequence[Message], live: Sequence[Message], rows: Sequence[Encoded]) -> Sequence[Encoded]:
     """The rows without results of ours that closed, in an earlier answer alone, a call that is open in the history."""
     if not any(is_closing(row.value) for row in rows):
         return rows
@@ -118,6 +116,24 @@ def _items(
     return [*items, *rows[start:]], [*known, *[None] * (len(rows) - start)]
 
 
+def _regions(live: Sequence[Message], rows: Sequence[Encoded], *, whole: bool = False) -> tuple[Sequence[Region], bool]:
+    """The regions of a list that are a view of ours, and whether what they hide had calls that the answer closed."""
+    regions = expand(live, rows, whole=whole)
+    mended = repair(live, len).messages if ours_among(rows) else live
+    if mended is live:
+        return regions, False
+    places = {id(message): place for place, message in enumerate(live)}
+    names = [places.get(id(message)) for message in mended]  # None for what closes a call
+    hidden = expand(mended, rows, whole=whole)
+    closed = [
+        replace(region, places=sorted(place for k in region.places if (place := names[k]) is not None))
+        for region in hidden
+    ]
+    if sum(len(region.places) for region in closed) <= sum(len(region.places) for region in regions):
+        return regions, False
+    return closed, any(names[k] is None for region in hidden for k in region.places)
+
+
 def expanded(messages: Sequence[Message], rows: Sequence[Encoded]) -> list[Encoded]:
     """The rows, with what a view of these messages had left out or cut as it was.
 
@@ -127,7 +143,8 @@ def expanded(messages: Sequence[Message], rows: Sequence[Encoded]) -> list[Encod
     folds = [frozenset(fold.indexes) for fold in folds_among([message.kind for message in messages])]
     whole = with_told(messages, rows)
     told = {id(row) for row in whole} - {id(row) for row in rows}
-    regions = [region for region in expand(messages, whole) if not any(_parts(region, fold) for fold in folds)]
+    found, _ = _regions(messages, whole, whole=True)
+    regions = [region for region in found if not any(_parts(region, fold) for fold in folds)]
     items = _items(messages, range(len(messages)), whole, regions)[0]
     places = {message.position: message for message in messages if not message.folded}
     pictured = {m.value.get("tool_call_id"): m for m in messages if not m.folded and media_of(m.value)}

@@ -14,6 +14,7 @@ from compactor.formats.openai import RESULT_ROLES, Call, calls, text_of
 from compactor.frozen import freeze
 from compactor.history import History, Step, read_history
 from compactor.models import Message, recall_id
+from compactor.records import Encoded
 from compactor.tokens import Encode, count_message
 from compactor.wording import CHINESE, ENGLISH, wording_for
 
@@ -26,7 +27,7 @@ class Repaired:
     problems: tuple[str, ...] = ()
 
 
-def sound_until(messages: Sequence[Message], start: int = 0) -> int:
+def sound_until(messages: Sequence[Message] | Sequence[Encoded], start: int = 0) -> int:
     """How many messages from the first on are in order, whatever comes behind them.
 
     `start` is where an earlier look at the same list ended.
@@ -40,7 +41,7 @@ def sound_until(messages: Sequence[Message], start: int = 0) -> int:
     return index
 
 
-def _after_step(messages: Sequence[Message], index: int) -> int | None:
+def _after_step(messages: Sequence[Message] | Sequence[Encoded], index: int) -> int | None:
     """Where the message at `index`, with the results it calls for, ends; None when they are not all behind it."""
     value = messages[index].value
     role = value.get("role")

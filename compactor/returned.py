@@ -49,11 +49,18 @@ class Region:
     places: Sequence[int]
 
 
-def expand(live: Sequence[Message], rows: Sequence[Encoded]) -> list[Region]:
-    """The regions of a list that are a view of ours, in order; none overlap."""
-    suspects = [
-        i for i, row in enumerate(rows) if row.value.get("role") in RESULT_ROLES and _is_ours(text_of(row.value))
-    ]
+def ours_among(rows: Sequence[Encoded]) -> list[int]:
+    """The rows that may be a view's words in the place of a result."""
+    return [i for i, row in enumerate(rows) if row.value.get("role") in RESULT_ROLES and _is_ours(text_of(row.value))]
+
+
+def expand(live: Sequence[Message], rows: Sequence[Encoded], *, whole: bool = False) -> list[Region]:
+    """The regions of a list that are a view of ours, in order; none overlap.
+
+    With `whole`, none stands in the place of a sentence without what the sentence tells of: a step of which a note says
+    that a result was left out stays as it is when the history has not all of the gap that it carries.
+    """
+    suspects = ours_among(rows)
     if not suspects:
         return []
     finder = _Finder(live, rows)
@@ -62,7 +69,9 @@ def expand(live: Sequence[Message], rows: Sequence[Encoded]) -> list[Region]:
     for first, stop, ours in _steps(finder, suspects):
         before += finder.known(end, first)
         end = first
-        region = next(filter(None, (finder.region(row, first, stop, before) for row in ours[:_TRIES])), None)
+        sentences = [row for row in ours if finder.tells_of_gap(row)] if whole else []
+        tries = (sentences or ours)[:_TRIES]
+        region = next(filter(None, (finder.region(row, first, stop, before) for row in tries)), None)
         if region is not None:
             found.append(region)
             before, end = before + len(region.places), region.end
@@ -134,6 +143,10 @@ class _Finder:
             return None
         region = self._spanning(first, stop, self._members(gap))
         return region if suspect < region.end else None
+
+    def tells_of_gap(self, row: int) -> bool:
+        """Whether a row is a sentence over a gap, and not a stored message of that text."""
+        return self.rows[row].own not in self.indexes and _left_out(text_of(self.rows[row].value)) is None
 
     def _spanning(self, first: int, end: int, places: Sequence[int]) -> Region:
         """The region with what else stands among its results: late answers to other calls; nothing new is covered."""

@@ -24,8 +24,8 @@ from compactor.pushing import Pushing
 from compactor.queueing import Queueing
 from compactor.reader import MANY, SessionReader
 from compactor.records import fingerprint
-from compactor.repair import repair
-from compactor.syncing import Listed, Syncing
+from compactor.repair import Repaired, repair, sound_until
+from compactor.syncing import Listed, Placed, Syncing
 from compactor.tally import NOTHING, Tally
 from compactor.tokens import Encode, count_messages
 from compactor.tool_text import as_text
@@ -132,7 +132,7 @@ class Sending:
     def _send_list(self, send: Send, listed: Listed) -> Flow[Context]:
         placed = yield from self._syncing.place(listed, send.judgement, send.encode)
         state, held = yield from self._queueing.publish(placed.seen)
-        whole = repair(placed.messages, send.encode, mend=send.mend or placed.closed)
+        whole = _in_order(send, listed, placed)
         correction = placed.seen.correction
         levels = self._reader.levels(send.judgement.budget, correction)
         tally = NOTHING.after(placed.messages)
@@ -149,12 +149,13 @@ class Sending:
         """The caller's own list, else the newest context this process holds, shortened by pure code."""
         held = self._reader.around.histories.get(self._reader.cache_key)
         problems = (EVICTED,) if isinstance(error, SessionEvictedError) else ()
-        messages: Sequence[Message] = () if held is None else held.usable
         if listed is not None:
-            messages = yield from self._syncing.unplaced(listed, send.encode)
+            placed = yield from self._syncing.unplaced(listed, send.encode)
+            whole = _in_order(send, listed, placed)
         elif held is None:
             raise error
-        whole = repair(messages, send.encode, mend=send.mend)
+        else:
+            whole = repair(held.usable, send.encode, mend=send.mend)
         correction = self._reader.correction
         found = Found(
             held or CachedHistory(0, 0, ()),
@@ -217,6 +218,14 @@ class Sending:
         if history.version and (view.cut != history.cut or sent != history.sent):
             remembered = replace(history, cut=view.cut, sent=sent if len(sent) <= _MOST_SENT else frozenset())
             self._reader.around.histories.put(self._reader.cache_key, remembered)
+
+
+def _in_order(send: Send, listed: Listed, placed: Placed) -> Repaired:
+    """The answer to a list: one that came in order stays so, whatever open calls a view had hidden."""
+    whole = repair(placed.messages, send.encode, mend=send.mend or placed.closed)
+    if whole.problems and sound_until(listed.rows) == len(listed.rows):
+        return repair(placed.messages, send.encode)
+    return whole
 
 
 def _as_text(view: View, composed: Callable[[Budget], View], budget: Budget, send: Send) -> View:

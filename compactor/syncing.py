@@ -19,7 +19,7 @@ from compactor.frozen import freeze
 from compactor.json_values import is_array
 from compactor.judging import beginning_at
 from compactor.list_change import as_given, change_of, split_fold, tokens_of, untold
-from compactor.matching import Match, expanded, match
+from compactor.matching import Match, expanded, match, without_closings
 from compactor.models import Message
 from compactor.pushing import OWN_OPERATION_MS, Pushing, operation_id
 from compactor.queueing import Queueing
@@ -38,10 +38,14 @@ CONTENDED: Final = "contended"
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A caller's list read: the system messages that open it, and the conversation behind them."""
+    """A caller's list read: the system messages that open it, and the conversation behind them.
+
+    `closed` says that results of ours that closed calls of an unsaved list were left out.
+    """
 
     lead: tuple[Mapping[str, Any], ...]
     rows: tuple[Encoded, ...]
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +128,20 @@ class Syncing:
         found = yield from self._with_told(seen.history, found, listed.rows)
         messages = yield from self.messages(seen.history, found, encode)
         self._remember(messages if unsaved else (), seen.history)
-        return Placed(messages, seen, unsaved, problems, found.closed, refusal if unsaved == TENANT_FULL else None)
+        closed = found.closed or listed.closed
+        return Placed(messages, seen, unsaved, problems, closed, refusal if unsaved == TENANT_FULL else None)
 
-    def unplaced(self, listed: Listed, encode: Encode) -> Flow[tuple[Message, ...]]:
+    def unplaced(self, listed: Listed, encode: Encode) -> Flow[Placed]:
         """The list with the replacements that this process knows of, nothing read and nothing stored."""
         held = self._reader.around.histories.get(self._reader.cache_key) or EMPTY
         listed = self._completed(listed)
         found = yield from self._matched(held, listed.rows)
+        closed = found.closed or listed.closed
         if untold(held, found):
             found = match((), listed.rows)
         messages = yield from self.messages(held, found, encode)
         self._remember(messages, held)
-        return messages
+        return Placed(messages, Look(None, held), closed=closed)
 
     def _unsaved(self) -> list[CachedHistory]:
         """The lists that could not be stored, the oldest first."""
@@ -165,14 +171,21 @@ class Syncing:
                 self._reader.around.histories.put(key, each)
 
     def _completed(self, listed: Listed) -> Listed:
-        """The list with what a view of an unsaved one had left out; an older one may explain a part of the view."""
-        given = {id(row) for row in listed.rows}
+        """The list with what a view of an unsaved one had left out, and without what closed its calls.
+
+        An older one may explain a part of the view.
+        """
+        unsaved = self._unsaved()
+        said: Sequence[Encoded] = listed.rows
+        for kept in unsaved:
+            said = without_closings(kept.messages, kept.messages, said)
+        given = {id(row) for row in said}
         rows = max(
-            (expanded(kept.messages, listed.rows) for kept in reversed(self._unsaved())),
+            (expanded(kept.messages, said) for kept in reversed(unsaved)),
             key=lambda rows: sum(id(row) not in given for row in rows),
-            default=listed.rows,
+            default=said,
         )
-        return Listed(listed.lead, tuple(rows))
+        return Listed(listed.lead, tuple(rows), closed=len(said) < len(listed.rows))
 
     def _matched(self, held: CachedHistory, rows: Sequence[Encoded]) -> Flow[Match]:
         heavy = len(rows) > MANY

@@ -157,6 +157,29 @@ def test_nothing_is_stored_twice_when_replies_are_lost_at_the_edge_of_an_outage(
     assert proxy.lost >= 2
 
 
+def test_what_closed_calls_during_an_outage_is_not_stored(far: Client, proxy: LossyProxy) -> None:
+    session = far.session("degraded/closed", ROOMY)
+    said = [*TALK, step(90)[0], user("Never mind.")]
+    proxy.refuse()
+    answer = session.prepare([SYSTEM, *said], repair=True).messages
+    assert len(answer) == len(said) + 2
+    on = [*answer, assistant("Well."), user("So?")]
+    for away in (True, False):
+        assert not added_faults(on, session.prepare(on).messages), "the calls of a list that came in order stay closed"
+        if away:
+            proxy.heal()
+    assert session.originals() == [*said, assistant("Well."), user("So?")]
+
+
+def test_a_list_with_closed_calls_stays_one_that_providers_take_when_redis_goes_away(
+    far: Client, proxy: LossyProxy
+) -> None:
+    session = far.session("degraded/closed-before", ROOMY)
+    answer = session.prepare([SYSTEM, *TALK, step(90)[0], user("Never mind.")], repair=True).messages
+    proxy.refuse()
+    assert session.prepare(answer).messages == answer
+
+
 def test_sync_raises_and_can_be_repeated(far: Client, proxy: LossyProxy) -> None:
     session = far.session("degraded/sync", ROOMY)
     session.sync(TALK)

@@ -108,6 +108,37 @@ def test_a_mended_view_that_comes_back_is_answered_without_a_new_fault(
     event("branch" if found.branch is not None else "no branch")
 
 
+@settings(max_examples=80)
+@given(busy_conversations(), shares, shares, st.sampled_from([[], NEW[:1], NEW]), st.data())
+def test_a_view_over_calls_that_it_had_closed_is_known(
+    chat: list[Chat], ceiling: float, target: float, new: list[Chat], data: st.DataObject
+) -> None:
+    """Results that never came: the answer closed their calls, and its view hid some of them."""
+    answers = [index for index, message in enumerate(chat) if message["role"] == "tool"]
+    lost = data.draw(st.sets(st.sampled_from(answers))) if answers else set[int]()
+    history = held([message for index, message in enumerate(chat) if index not in lost])
+    assume(not faults([message.value for message in history])["late_answer"])
+    view = view_of(repair(history, by_length).messages, ceiling=ceiling, target=target)
+    expect_known(history, view, new)
+
+
+@settings(max_examples=80)
+@given(sound_conversations(max_turns=3), shares, shares, st.data())
+def test_an_older_unsaved_list_takes_nothing_from_a_view(
+    chat: list[Chat], ceiling: float, target: float, data: st.DataObject
+) -> None:
+    """It knows some of what the view had left out, and may know the step that tells of more."""
+    history = held(chat)
+    lead = leading_system(chat)
+    view = rows(view_of(history, ceiling=ceiling, target=target).messages[lead:])
+    older = history[lead : data.draw(st.integers(lead, len(history)))]
+    found = match(history, [*expanded(older, view), *rows(NEW)], lead=lead)
+    assert (found.branch, found.places[-len(NEW) :]) == (None, (None, None))
+    assert found.stored == len(found.items) - len(NEW)
+    whole = match(history, [*view, *rows(NEW)], lead=lead)
+    assert found.places == whole.places
+
+
 # --- by name
 
 
