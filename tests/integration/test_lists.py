@@ -158,6 +158,21 @@ def test_a_branch_takes_its_replacements_along_and_so_does_coming_back(memory: C
     assert session.status().totals["o200k_base"] == recount(shown)
 
 
+def test_a_process_that_knows_nothing_brings_replacements_back_too(
+    connect: Connect, settings: Settings, worker: InlineWorker
+) -> None:
+    talk = conversation(9)[1:]
+    session, other = (connect(settings).session("lists/unknown", SMALL) for _ in range(2))
+    session.prepare(talk)
+    worker.work("lists/unknown")
+    replaced = session.prepare(talk)
+    assert replaced.replaced > 1
+    session.rewind("m4")
+    back = other.prepare(talk)
+    assert back.replaced == replaced.replaced
+    assert back.messages == replaced.messages
+
+
 def test_both_encodings_stay_a_recount_through_branches(memory: Client) -> None:
     one, other = (memory.session("lists/encodings", config) for config in (ROOMY, OTHER_ENCODING))
     one.prepare(TALK)

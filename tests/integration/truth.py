@@ -288,7 +288,8 @@ def mended(messages: Sequence[Value], closing: str) -> list[Value]:
     last = late.get(len(messages) - 1, -1)
     staying = [i for i in range(len(messages)) if i not in late]
     moves = last >= 0 and messages[staying[-1]]["role"] == "assistant" and staying[-1] != last
-    followed = max((i for i in staying if messages[i]["role"] not in RESULTS), default=-1)
+    # A call that moves to the end with its late answer stands behind every other one.
+    followed = len(messages) if moves else max((i for i in staying if messages[i]["role"] not in RESULTS), default=-1)
     mended: list[Value] = []
 
     def behind(caller: int) -> list[Value]:
