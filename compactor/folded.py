@@ -17,7 +17,7 @@ from compactor.frozen import freeze
 from compactor.models import Kind, Message, Replacement
 from compactor.records import Encoded, encode_message
 
-_RUN: Final = re.compile(r"m\d{1,15}-(\d{1,15})\]$")  # where a fold's header ends
+_RUN: Final = re.compile(r"m(\d{1,15})-(\d{1,15})\]$")  # where a fold's header ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +129,13 @@ class _BroughtBack:
 
     def told_before(self, order: int) -> Sequence[Message]:
         """The messages of a fold; row `order` is the last one that carried it."""
-        behind = self._positions[self._rows[order].own]
-        while order >= 0 and self._rows[order].own in self._positions:
-            run = _RUN.search(text_of(self._rows[order].value).partition("\n")[0])
-            if run is not None:
-                return self._live[bisect_right(self._places, behind) : bisect_right(self._places, int(run[1]))]
+        behind, end = self._positions[self._rows[order].own], None
+        first = behind
+        while order >= 0 and (position := self._positions.get(self._rows[order].own)) is not None:
+            first = position
+            end = end or _RUN.search(text_of(self._rows[order].value).partition("\n")[0])
             order -= 1
-        return []
+        if end is None:
+            return []
+        last = int(end[2]) + first - int(end[1])  # its messages may have been stored anew since
+        return self._live[bisect_right(self._places, behind) : bisect_right(self._places, last)]

@@ -151,14 +151,14 @@ class Syncing:
     def _remember(self, unsaved: tuple[Message, ...], stored: CachedHistory) -> None:
         """Keeps lists that could not be stored: their views may hide messages that exist nowhere else by then.
 
-        One is forgotten when all of it is stored, or stands in a newer one: a bot may send an older
-        list of its own in between, and then go on with the view.
+        One is forgotten when all of it is stored, or stands in a newer one, where its views say it does: a bot may send
+        an older list of its own in between, and then go on with the view.
         """
         before = self._unsaved()
         if not before and not unsaved:
             return
-        names = {message.own for message in (*stored.messages, *unsaved)}
-        kept = [each for each in before if not names.issuperset(message.own for message in each.messages)]
+        known = {(message.position, message.own) for message in (*stored.messages, *unsaved)}
+        kept = [each for each in before if not known.issuperset((m.position, m.own) for m in each.messages)]
         if unsaved:
             size = sum(len(json_text(message.value)) for message in unsaved)
             kept.append(CachedHistory(0, 0, unsaved, size=size))

@@ -180,6 +180,22 @@ def test_a_list_with_closed_calls_stays_one_that_providers_take_when_redis_goes_
     assert session.prepare(answer).messages == answer
 
 
+def test_a_view_that_counted_from_another_beginning_hides_nothing_once_its_list_is_stored(
+    connect: Connect, settings: Settings, far: Client, proxy: LossyProxy
+) -> None:
+    """A process that is new when Redis goes away does not know of what left the history before."""
+    before = connect(settings).session("degraded/beginning", SMALL)
+    before.sync([user("Hello."), assistant("Hello, what is it?")])
+    before.sync(LONG[:-1])
+    session = far.session("degraded/beginning", SMALL)
+    proxy.refuse()
+    view = session.prepare(LONG).messages
+    proxy.heal()
+    session.sync(view)
+    session.prepare([*view, assistant("Well."), user("So?")])
+    assert session.originals() == [*LONG, assistant("Well."), user("So?")]
+
+
 def test_sync_raises_and_can_be_repeated(far: Client, proxy: LossyProxy) -> None:
     session = far.session("degraded/sync", ROOMY)
     session.sync(TALK)

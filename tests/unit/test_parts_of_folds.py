@@ -99,6 +99,25 @@ def test_a_list_in_which_nothing_is_left_out_needs_no_unsaved_one(lists: Any, da
     assert expanded(kept, back) == back
 
 
+def stored_anew(messages: Sequence[Message]) -> list[Message]:
+    """The history when all of it was left once, and stored again behind that with its replacements."""
+    left = [replace(m, kind=Kind.TOMBSTONE, left=m.kind, value={}, tokens=0) for m in messages]
+    return [*left, *(replace(m, position=m.position + len(messages)) for m in messages)]
+
+
+@settings(max_examples=40)
+@given(merged(), st.booleans())
+def test_a_fold_that_was_stored_anew_and_changed_then_is_known_by_what_it_was(lists: Any, was_undone: bool) -> None:
+    chat, before, after = lists
+    lead = leading_system(chat)
+    held = stored_anew((undone(chat, before) if was_undone else after)[lead:])
+    back = rows(shown(before)[lead:])
+    assume(not match(held[len(held) // 2 :], back).changes)
+    found = match(held, back)
+    assert not found.changes
+    assert len(found.items) == len(held) // 2
+
+
 def in_one(folds: int) -> tuple[list[Chat], list[Message], list[Chat]]:
     """A conversation, its history in one fold that was that many before, and the list of what was sent before."""
     chat: list[Chat] = [user("go")]
