@@ -109,12 +109,12 @@ def test_a_mended_view_that_comes_back_is_answered_without_a_new_fault(
 
 
 @settings(max_examples=80)
-@given(busy_conversations(), shares, shares, st.sampled_from([[], NEW[:1], NEW]), st.data())
+@given(sound_conversations(max_turns=3), shares, shares, st.sampled_from([[], NEW[:1], NEW]), st.data())
 def test_a_view_over_calls_that_it_had_closed_is_known(
     chat: list[Chat], ceiling: float, target: float, new: list[Chat], data: st.DataObject
 ) -> None:
     """Results that never came: the answer closed their calls, and its view hid some of them."""
-    answers = [index for index, message in enumerate(chat) if message["role"] == "tool"]
+    answers = [index for index, message in enumerate(chat) if message["role"] in RESULT_ROLES]
     lost = data.draw(st.sets(st.sampled_from(answers))) if answers else set[int]()
     history = held([message for index, message in enumerate(chat) if index not in lost])
     assume(not faults([message.value for message in history])["late_answer"])
