@@ -152,13 +152,20 @@ class Syncing:
         """Keeps lists that could not be stored: their views may hide messages that exist nowhere else by then.
 
         One is forgotten when all of it is stored, or stands in a newer one, where its views say it does: a bot may send
-        an older list of its own in between, and then go on with the view.
+        an older list of its own in between, and then go on with the view. Questions may stand there in other words.
         """
         before = self._unsaved()
         if not before and not unsaved:
             return
         known = {(message.position, message.own) for message in (*stored.messages, *unsaved)}
-        kept = [each for each in before if not known.issuperset((m.position, m.own) for m in each.messages)]
+        asked = {message.position for message in (*stored.messages, *unsaved) if message.role == "user"}
+        kept = [
+            each
+            for each in before
+            if not all(
+                (m.position, m.own) in known or (m.role == "user" and m.position in asked) for m in each.messages
+            )
+        ]
         if unsaved:
             size = sum(len(json_text(message.value)) for message in unsaved)
             kept.append(CachedHistory(0, 0, unsaved, size=size))

@@ -301,6 +301,21 @@ def test_what_could_not_be_stored_is_forgotten_with_the_conversation(
     assert secret.encode() not in b"".join(stored)
 
 
+def test_what_was_stored_with_its_question_in_other_words_is_remembered_no_longer(
+    connect: Connect, settings: Settings, far: Client, proxy: LossyProxy
+) -> None:
+    """Else it would bring back what others cleared since, or tell of it as it stood before."""
+    session = far.session("degraded/words", SMALL)
+    proxy.refuse()
+    view = session.prepare(LONG).messages
+    proxy.heal()
+    session.prepare([*view[:-1], user("And?\nFound: 3 files.")])
+    assert session.originals() == [*LONG[:-1], user("And?\nFound: 3 files.")]
+    connect(settings).session("degraded/words", SMALL).clear()
+    session.prepare(view)
+    assert session.originals() == view
+
+
 @pytest.mark.parametrize("views", [1, 2, 3])
 def test_views_of_an_outage_hide_nothing_of_what_folds_tell(
     far: Client, proxy: LossyProxy, worker: InlineWorker, views: int
