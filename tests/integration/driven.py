@@ -143,7 +143,8 @@ class Driven(RuleBasedStateMachine):
         if given == meant or not self.chats[bot].is_view:
             self.check(context, expected, bot)
         held = context.messages[len(opening) :]
-        is_view = context.verdict.fit is not Fit.FITS
+        # Of a view, a step without any result left without a word, and so it does when the list fits again.
+        is_view = context.verdict.fit is not Fit.FITS or (given != meant and self.chats[bot].is_view)
         self.chats[bot] = Chat(meant, held, is_view=is_view, is_folded=len(expected) < len(opening) + len(meant))
         self.earlier = [*self.earlier[-3:], self.chats[bot]]
         self.stays = before if quiet else None
