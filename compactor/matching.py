@@ -22,6 +22,7 @@ from compactor.repair import is_closing, open_calls, repair
 from compactor.returned import Region, cut_position, expand, is_shortened, ours_among
 
 _WHOLE: Final = 12  # characters that are no accident when they stand in another text
+_REPEATED: Final = 3  # messages of a history's beginning that new ones may repeat at its end, word for word
 _ENOUGH: Final = 0.5  # of the shorter text, shared at its ends
 
 
@@ -225,7 +226,8 @@ class _Matcher:
         """Some messages of the history in order: up to its last one with new ones behind, or none new."""
         if not self.live:
             return None
-        for end in range(self._in_order_before_last(), 0, -1):
+        # What begins as the history does is no new end of it because it comes past a message like the last one.
+        for end in range(self._in_order_before_last(), max(0, self.walked - _REPEATED - 1), -1):
             if self.same(end - 1, len(self.live) - 1) or self.rewords(end - 1, len(self.live) - 1):
                 places = self._backwards(end)
                 if places is not None:

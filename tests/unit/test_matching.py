@@ -72,6 +72,20 @@ def test_the_same_words_again_are_a_new_message(
     assert places(stored, listed) == (expected, None)
 
 
+def test_an_edit_is_a_fork_though_an_earlier_message_is_like_the_last_one() -> None:
+    step = [calling("c"), result("c", "same")]
+    stored = [user("a"), *step, assistant("b"), user("c"), assistant("d"), user("e"), assistant("f"), user("g"), *step]
+    edited = [*stored[:8], user("another"), *step, assistant("new")]
+    assert places(stored, edited) == ([*range(8), None, None, None, None], 8)
+
+
+def test_what_repeats_a_step_of_the_beginning_is_new_all_the_same() -> None:
+    turn = [user("check"), assistant("fine")]
+    stored = [*turn, *turn, user("check")]
+    trimmed = [user("check"), assistant("fine"), user("thanks")]
+    assert places(stored, trimmed) == ([4, None, None], None)
+
+
 def test_the_system_text_in_front_is_compared_with_nothing() -> None:
     stored = [system("then"), developer("d"), *CHAT]
     assert places(stored, [*CHAT, assistant("new")], lead=2) == ([2, 3, 4, 5, 6, None], None)
