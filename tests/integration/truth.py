@@ -117,17 +117,23 @@ class Truth:
             self.exists = True
 
     def _folds_back(self, messages: Sequence[Value]) -> dict[int, Entry]:
-        """A fold that left comes back where all of it does, under a name of its own."""
+        """A fold that left comes back where all of it does, under a name of its own, unless a part was undone since."""
         found: dict[int, Entry] = {}
         for name in dict.fromkeys(entry.fold for entry in self.left if entry.fold):
             members = [entry for entry in self.left if entry.fold == name]
             pushed = [entry.pushed for entry in members]
+            if any(self._kept_since(entry) for entry in members):
+                continue
             for first in range(len(messages) - len(members) + 1):
                 if list(messages[first : first + len(members)]) == pushed:
                     again = [replace(entry, fold=f"{name} again at {self.following}") for entry in members]
                     found |= {first + order: entry for order, entry in enumerate(again)}
                     break
         return found
+
+    def _kept_since(self, entry: Entry) -> bool:
+        later = (other for other in (*self.left, *self.live) if other.position > entry.position)
+        return any(other.kept and other.pushed == entry.pushed for other in later)
 
     def _same(self, rows: Sequence[Value], i: int, k: int) -> bool:
         return rows[i] == self.conversation[k].pushed or self._rewords(rows, i, k)
