@@ -296,7 +296,7 @@ def _versions(found: Any) -> object:
 
 
 _ORIGINAL = conversation(1)[3]
-_ERASED = Erased(messages=19, archived=6, cleared=0, audit=1)
+_ERASED = Erased(messages=19, archived=7, cleared=0, audit=1)
 
 
 def _set_aside(stage: Stage) -> Command[Any]:
@@ -336,7 +336,7 @@ CASES = {  # by script, and behind a colon what is special
     "clear:erased": Case(_erased, _whole, _ERASED, _ERASED),
     "fork": Case(_forked, _whole, True, True),
     "restore": Case(_undone, _whole, True, False),
-    "unkeep": Case(_let_go, _whole, 6, 0),
+    "unkeep": Case(_let_go, _whole, 7, 0),
     "unqueue": Case(_unqueued, _whole, True, False),
     "begin": Case(_worked, lambda begin: begin.begun.value, "running", "busy"),
     "archive": Case(_worked, _whole, "ok", "ok"),
