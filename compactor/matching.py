@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from compactor.folded import folds_among, row_of, with_told
 from compactor.formats.openai import media_of, text_of
@@ -148,15 +148,17 @@ def expanded(messages: Sequence[Message], rows: Sequence[Encoded]) -> list[Encod
     regions = [region for region in found if not any(_parts(region, fold) for fold in folds)]
     items = _items(messages, range(len(messages)), whole, regions)[0]
     places = {message.position: message for message in messages if not message.folded}
-    pictured = {m.value.get("tool_call_id"): m for m in messages if not m.folded and media_of(m.value)}
-    return [_uncut(places, pictured, row) for row in items if row.text and id(row) not in told]
+    pictured = [message for message in places.values() if media_of(message.value)]
+    known = {message.own for message in messages}
+    kept = [row for row in items if row.text and id(row) not in told]
+    return [row if row.own in known else _uncut(places, pictured, row) for row in kept]
 
 
-def _uncut(places: Mapping[int, Message], pictured: Mapping[Any, Message], row: Encoded) -> Encoded:
-    """The message that a row is when a view had cut it, else the row; one may have lost its media alone, by call id."""
+def _uncut(places: Mapping[int, Message], pictured: Sequence[Message], row: Encoded) -> Encoded:
+    """The message that a row is when a view had cut it, else the row; one that lost its media alone tells no place."""
     position = cut_position(row.value)
-    message = pictured.get(row.value.get("tool_call_id")) if position is None else places.get(position)
-    return row if message is None or not is_shortened(row.value, message) else row_of(message)
+    likely = pictured if position is None else [places[position]] if position in places else []
+    return next((row_of(message) for message in likely if is_shortened(row.value, message)), row)
 
 
 def _parts(region: Region, fold: frozenset[int]) -> bool:

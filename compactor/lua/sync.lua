@@ -32,7 +32,7 @@ if branch or reword or (lost and ARGV[10] == '') then
   if state[1] ~= ARGV[3] or state[3] ~= ARGV[4] then return {'changed'} end
 elseif ARGV[11] == 'same' and state[1] ~= ARGV[3] then
   return {'changed'} -- what stands in the list may be replacements that its process did not know
-elseif tonumber(state[7] or 0) > 0 and state[1] ~= ARGV[3] then
+elseif chain ~= ARGV[10] and tonumber(state[7] or 0) > 0 and state[1] ~= ARGV[3] then
   return {'changed'} -- what the list has behind the history may have left it replaced, unknown to its process
 elseif chain ~= ARGV[10] then -- others may have stored some of the new messages already
   local place, heir, cut = 0, false, false

@@ -67,6 +67,20 @@ def test_the_steady_state_is_one_round_trip(connect: Connect, through_proxy: Set
     assert proxy.turns - before == 2, "a branch, and a list that lost its head"
 
 
+def test_after_a_compaction_it_is_one_round_trip_also_where_messages_had_left(
+    connect: Connect, through_proxy: Settings, proxy: LossyProxy, worker: InlineWorker
+) -> None:
+    talk = conversation(9)[1:]
+    session = connect(through_proxy).session("lists/left", SMALL)
+    session.prepare([*talk, assistant("This way."), user("Go on.")])
+    other = [*talk, assistant("No, there."), user("Then do.")]
+    session.prepare(other)
+    worker.work("lists/left")
+    before = proxy.turns
+    assert session.prepare([*other, assistant("Done."), user("Thanks.")]).replaced
+    assert proxy.turns - before == 1
+
+
 @pytest.mark.parametrize("more", [[], [user("And?")], step(9, 5)])
 def test_a_process_that_knows_nothing_needs_one_round_trip_for_a_list_of_originals(
     connect: Connect, settings: Settings, through_proxy: Settings, proxy: LossyProxy, more: list[dict[str, Any]]

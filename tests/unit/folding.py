@@ -89,3 +89,12 @@ def history_of(chat: Sequence[Chat]) -> list[Message]:
 
 def shown(messages: Sequence[Message]) -> list[Any]:
     return [message.value for message in messages if not message.folded]
+
+
+def undone(chat: Sequence[Chat], messages: Sequence[Message]) -> list[Message]:
+    """The history when all that was replaced was brought back."""
+    originals = history_of(chat)
+    return [
+        replace(original, shown=message.shown, earlier=message.earlier)
+        for original, message in zip(originals, messages, strict=True)
+    ]

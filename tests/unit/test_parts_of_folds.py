@@ -14,13 +14,13 @@ from compactor.cached_history import CachedHistory
 from compactor.folded import skeleton
 from compactor.formats.openai import RESULT_ROLES, leading_system
 from compactor.list_change import as_given, untold
-from compactor.matching import Match, expanded, match
+from compactor.matching import Match, match
 from compactor.models import Kind, Message
 from compactor.records import encode_message, fingerprint
 from compactor.validity import added_faults
 from tests.unit.chat import Chat, call, calling, result, user
-from tests.unit.folding import history_of, shown
-from tests.unit.lists import rows, view_of
+from tests.unit.folding import history_of, shown, undone
+from tests.unit.lists import rows
 from tests.unit.test_merged_folds import merged
 
 SIZE = 24  # messages of one fold
@@ -57,46 +57,6 @@ def test_a_list_that_ends_inside_a_fold_is_answered_with_whole_steps(lists: Any,
     sent = answer(held, found, chat)
     assert not added_faults(meant, sent)
     assert [m for m in sent if m["role"] == "user"] == [m for m in meant if m["role"] == "user"]
-
-
-def undone(chat: Sequence[Chat], messages: Sequence[Message]) -> list[Message]:
-    """The history when all that was replaced was brought back."""
-    originals = history_of(chat)
-    return [
-        replace(original, shown=message.shown, earlier=message.earlier)
-        for original, message in zip(originals, messages, strict=True)
-    ]
-
-
-@settings(max_examples=60)
-@given(merged(), st.data())
-def test_a_list_that_an_unsaved_one_explains_is_no_newer_than_it_was(lists: Any, data: st.DataObject) -> None:
-    """List and unsaved one may be older than the history: folds were made, merged and undone in between."""
-    chat, before, after = lists
-    lead = leading_system(chat)
-    times = data.draw(st.sampled_from([
-        [history_of(chat), before, after, undone(chat, after)],
-        [history_of(chat), before, undone(chat, before)],
-    ]))  # fmt: skip
-    now = data.draw(st.integers(0, len(times) - 1))
-    held, listed, kept = times[now], *(times[data.draw(st.integers(0, now))] for _ in range(2))
-    ceiling, target = data.draw(st.floats(0.2, 1.5)), data.draw(st.floats(0.1, 0.95))
-    back = rows(view_of(listed, ceiling=ceiling, target=target).messages[lead:])
-    known = match(held, back, lead=lead)
-    assume(not known.changes)
-    found = match(held, expanded(kept[lead:], back), lead=lead)
-    assert not found.changes
-    assert found.places == known.places
-
-
-@settings(max_examples=50)
-@given(merged(), st.data())
-def test_a_list_in_which_nothing_is_left_out_needs_no_unsaved_one(lists: Any, data: st.DataObject) -> None:
-    chat, before, after = lists
-    times = [before, undone(chat, before), after, undone(chat, after)]
-    listed, kept = (data.draw(st.sampled_from(times)) for _ in range(2))
-    back = rows(shown(listed))
-    assert expanded(kept, back) == back
 
 
 def stored_anew(messages: Sequence[Message]) -> list[Message]:

@@ -105,6 +105,17 @@ def test_the_oldest_go_first_and_only_as_many_as_needed() -> None:
     assert chosen(messages, target_tokens=total(messages) - 1_500) == [2, 4]
 
 
+def test_a_need_that_is_hardly_reached_takes_one_more() -> None:
+    """What is written may free less than planned, and a target missed costs the session its next compaction."""
+    messages = stored(rows(*[LARGE] * 3))
+    found = planned(messages, target_tokens=total(messages) - 1)
+    assert isinstance(found, Plan)
+    saving = found.items[0].saving
+    assert chosen(messages, target_tokens=total(messages) - saving) == [2, 4]
+    assert chosen(messages, target_tokens=total(messages) - saving * 9 // 10) == [2]
+    assert chosen(stored(rows(LARGE)), target_tokens=total(stored(rows(LARGE))) - saving) == [2]
+
+
 def test_large_results_go_before_medium_ones_and_small_ones_never() -> None:
     messages = stored(rows(MEDIUM, SMALL, LARGE, MEDIUM))
     assert chosen(messages, target_tokens=total(messages) - 500) == [6]

@@ -12,7 +12,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from compactor.formats.openai import RESULT_ROLES, leading_system, text_of
-from compactor.matching import Match, expanded, match
+from compactor.matching import Match, match
 from compactor.models import Kind, Message
 from compactor.records import fingerprint
 from compactor.repair import repair
@@ -122,23 +122,6 @@ def test_a_view_over_calls_that_it_had_closed_is_known(
     expect_known(history, view, new)
 
 
-@settings(max_examples=80)
-@given(sound_conversations(max_turns=3), shares, shares, st.data())
-def test_an_older_unsaved_list_takes_nothing_from_a_view(
-    chat: list[Chat], ceiling: float, target: float, data: st.DataObject
-) -> None:
-    """It knows some of what the view had left out, and may know the step that tells of more."""
-    history = held(chat)
-    lead = leading_system(chat)
-    view = rows(view_of(history, ceiling=ceiling, target=target).messages[lead:])
-    older = history[lead : data.draw(st.integers(lead, len(history)))]
-    found = match(history, [*expanded(older, view), *rows(NEW)], lead=lead)
-    assert (found.branch, found.places[-len(NEW) :]) == (None, (None, None))
-    assert found.stored == len(found.items) - len(NEW)
-    whole = match(history, [*view, *rows(NEW)], lead=lead)
-    assert found.places == whole.places
-
-
 # --- by name
 
 
@@ -213,14 +196,6 @@ def test_a_cut_of_a_result_replaced_since_is_known_when_it_was_sent(content: Any
     assert not is_shortened({**cut, "tool_call_id": "d"}, swapped(history[2]), sent=sent)
     changed = {**cut, "content": text_of(cut) + "."}
     assert not is_shortened(changed, swapped(history[2]), sent=sent)
-
-
-@pytest.mark.parametrize("content", CONTENTS)
-def test_an_unsaved_list_holds_whole_what_its_view_had_cut(content: Any) -> None:
-    history = held([user("q"), calling("c"), result("c", content)])
-    cut = view_of(history, ceiling=0.3, target=0.5).messages
-    assert cut[2] != history[2].value
-    assert [row.own for row in expanded(history, rows(cut))] == [message.own for message in history]
 
 
 def test_a_cut_that_another_process_sent_is_a_new_message_once_its_result_was_replaced() -> None:
